@@ -1,0 +1,1 @@
+"""Live recovery of the hidden members of an interacting team or body."""
