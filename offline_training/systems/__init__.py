@@ -1,0 +1,1 @@
+"""Simulated systems of interacting agents: complete trajectories with their true interaction graph."""
