@@ -1,0 +1,158 @@
+"""The node's parameters: what each is for, its default, its range, and the one place where a value is checked.
+
+`Parameters` is the whole list; descriptors for ROS, the check of a value and the table in docs/node.md are all made from it.
+Nothing here needs a running node.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+INPUT_TYPES = (
+    "geometry_msgs/msg/PoseStamped",
+    "geometry_msgs/msg/PoseWithCovarianceStamped",
+    "nav_msgs/msg/Odometry",
+    "geometry_msgs/msg/PoseArray",
+    "siha_ros/msg/SkeletonFrame",
+)
+
+
+class ParameterError(ValueError):
+    """One line that names a parameter, its value and what was expected."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One parameter as ROS sees it; low and high are inclusive, choices are the only values allowed."""
+
+    name: str
+    default: Any
+    description: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    read_only: bool = False
+
+    @property
+    def type_name(self) -> str:
+        """bool, int, float, string or string[]."""
+        return {bool: "bool", int: "int", float: "float", str: "string", tuple: "string[]"}[type(self.default)]
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        words = {"bool": "true or false", "int": "a whole number", "float": "a number", "string": "a text",
+                 "string[]": "a list of texts"}[self.type_name]
+        return words if self.low is None else f"{words} from {self.low:g} to {self.high:g}"
+
+    def check(self, value: Any) -> Any:
+        """The value in the type of the default: a whole number is fine for a float. Raises ParameterError."""
+        kind = type(self.default)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if kind is tuple and isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
+            return tuple(text for text in value if text)  # [''] is how ROS writes an empty list of texts
+        wrong = type(value) is not kind or (self.choices and value not in self.choices)
+        if not wrong and self.low is not None and self.high is not None:
+            wrong = not math.isfinite(value) or not self.low <= value <= self.high
+        if wrong:
+            raise ParameterError(f"parameter {self.name} is {value!r}: expected {self.expected}")
+        return value
+
+
+def _parameter(
+    default: Any, description: str, *, name: str = "", low: float | None = None, high: float | None = None,
+    choices: tuple[str, ...] = (), read_only: bool = False,
+) -> Any:
+    extra = {"name": name, "description": description, "low": low, "high": high, "choices": choices, "read_only": read_only}
+    return field(default=default, metadata=extra)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Values of all parameters, checked. They take effect at configure, and are refused while configured."""
+
+    autostart: bool = _parameter(True, "Configure and activate at start, without a lifecycle manager.", read_only=True)
+    bundle: str = _parameter("springs_team", "Trained model: the name of a shipped one or the path of a bundle's folder.")
+    device: str = _parameter("auto", "Where the model runs: auto (a GPU where there is one), cpu, cuda or cuda:N.")
+    rate: float = _parameter(20.0, "Estimates per second of wall time, at most; the newest window wins.", low=0.1, high=200.0)
+    group: str = _parameter("", "Name of the team or body in all outputs; other groups of a SkeletonFrame stream are"
+                            " ignored. Empty: 'team', or the first group that the stream names.")
+    frame_id: str = _parameter("", "Frame of the stream and of all outputs; messages in another frame are dropped."
+                               " Empty: the frame of the first message.")
+    stamp_source: str = _parameter("header", "Time of an observation: the header's stamp, or the node's clock at arrival.",
+                                   choices=("header", "arrival"))
+
+    input_type: str = _parameter("auto", "Message type of the input; auto asks the topics found.", name="input.type",
+                                 choices=("auto", *INPUT_TYPES))
+    input_topic: str = _parameter("", "Input topic. {agent} stands for an agent's name where each agent has a topic."
+                                  " Empty: /{agent}/pose, for a bundle with named joints /skeleton.", name="input.topic")
+    input_agents: tuple[str, ...] = _parameter((), "Names of the agents in the stream (for a PoseArray: by index)."
+                                               " Empty: every agent whose topic matches input.topic, late ones too.", name="input.agents")
+    input_depth: int = _parameter(50, "Messages kept per input topic until the node takes them.", name="input.depth", low=1, high=10000)
+    name_map: tuple[str, ...] = _parameter((), "Stream names that differ from the bundle's, each as 'stream_name:bundle_name'.")
+
+    grid_delay: float = _parameter(-1.0, "How far the newest grid time lies behind the newest stamp, s; negative: one"
+                                   " step of the bundle's grid.", low=-1.0, high=10.0)
+    hidden_timeout: float = _parameter(0.3, "An agent is lost when silent for this long in stream time, s.", name="hidden.timeout",
+                                       low=0.01, high=60.0)
+    hidden_lost_after: float = _parameter(0.1, "An agent is lost when untracked, NaN, zero or of low confidence for this long, s;"
+                                          " shorter gaps are bridged.", name="hidden.lost_after", low=0.0, high=60.0)
+    hidden_found_after: float = _parameter(0.1, "A lost agent is seen again when tracked for this long, s.", name="hidden.found_after",
+                                           low=0.0, high=60.0)
+    hidden_min_confidence: float = _parameter(0.3, "An observation of less confidence counts as untracked, 0 to 1.",
+                                              name="hidden.min_confidence", low=0.0, high=1.0)
+    stale_after: float = _parameter(0.5, "The stream is stale when nothing arrives for this long in wall time, s.", low=0.05, high=60.0)
+    reset_jump: float = _parameter(1.0, "Stamps that go back by more than this start the window anew, s; less is reordering.",
+                                   low=0.01, high=3600.0)
+
+    markers_edge_threshold: float = _parameter(0.5, "Edges of less probability are not drawn.", name="markers.edge_threshold",
+                                               low=0.0, high=1.0)
+    markers_size: float = _parameter(0.0, "Diameter of an agent's marker, m; 0: 0.25 for a team, 0.06 for a body.", name="markers.size",
+                                     low=0.0, high=10.0)
+
+    def __post_init__(self) -> None:
+        for entry in self.name_map:
+            if entry.count(":") != 1 or not all(entry.split(":")):
+                raise ParameterError(f"parameter name_map has {entry!r}: expected 'stream_name:bundle_name'")
+        targets = list(self.names.values())
+        if len(set(targets)) < len(self.name_map):
+            raise ParameterError(f"parameter name_map is {list(self.name_map)!r}: expected each name once on either side")
+        if len(set(self.input_agents)) < len(self.input_agents):
+            raise ParameterError(f"parameter input.agents is {list(self.input_agents)!r}: expected each name once")
+        if self.device not in ("auto", "cpu", "cuda") and not self.device.removeprefix("cuda:").isdigit():
+            raise ParameterError(f"parameter device is {self.device!r}: expected auto, cpu, cuda or cuda:N")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """`name_map` as a dictionary from stream name to bundle name."""
+        return dict(entry.split(":") for entry in self.name_map)
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Parameters:
+        """From ROS names and values; what is not given keeps its default. Raises ParameterError."""
+        attributes = {d.name: f.name for d, f in zip(DECLARATIONS, dataclasses.fields(cls), strict=True)}
+        known = {d.name: d for d in DECLARATIONS}
+        return cls(**{attributes[name]: known[name].check(value) for name, value in values.items()})
+
+
+DECLARATIONS = tuple(
+    Declaration(f.metadata["name"] or f.name, f.default, **{key: f.metadata[key] for key in ("description", "low", "high", "choices", "read_only")})
+    for f in dataclasses.fields(Parameters)
+)
+
+
+def markdown_table() -> str:
+    """The table of parameters in docs/node.md."""
+    lines = ["| parameter | type | default | range | what it is for |", "| --- | --- | --- | --- | --- |"]
+    for d in DECLARATIONS:
+        default = {"bool": str(d.default).lower(), "string": d.default or '""', "string[]": "[]"}.get(d.type_name, d.default)
+        span = ", ".join(d.choices) if d.choices else "" if d.low is None else f"{d.low:g} to {d.high:g}"
+        lines.append(f"| `{d.name}` | {d.type_name} | `{default}` | {span} | {d.description}{' Read-only.' if d.read_only else ''} |")
+    return "\n".join(lines) + "\n"
