@@ -1,0 +1,1 @@
+"""Complete recorded or simulated trajectories, read as arrays: one small reader per kind of data."""
