@@ -1,0 +1,135 @@
+"""The side panel's text as HTML: who is hidden, since when and why, how far off, how fast. Every name is escaped."""
+
+from __future__ import annotations
+
+from html import escape
+
+from siha_ros.viewer.scene_state import (
+    EDGE_COLOUR,
+    EDGE_HIDDEN_COLOUR,
+    SILENCE,
+    STATUS_COLOURS,
+    TRUTH_COLOUR,
+    AgentRow,
+    Summary,
+)
+from siha_ros.window.types import Status
+
+MOST_ROWS = 14  # rows shown; further ones are counted
+
+_WORDS = {
+    Status.UNKNOWN: "never seen",
+    Status.VISIBLE: "seen",
+    Status.BRIDGED: "bridged",
+    Status.HIDDEN: "hidden",
+    Status.WARMING_UP: "warming up",
+    Status.STALE: "stale",
+}
+
+
+def summary_html(summary: Summary) -> str:
+    """Headline, numbers and the table of agents that are not plainly seen."""
+    return (
+        f'<div style="font-size:13px;line-height:1.35;padding:2px 8px;color:#1f2937">'
+        f"{_headline(summary)}{_numbers(summary)}{_table(summary.rows)}</div>"
+    )
+
+
+def legend_html() -> str:
+    """What the colours mean."""
+    entries = [
+        (_dot(STATUS_COLOURS[Status.VISIBLE]), "seen"),
+        (_dot(STATUS_COLOURS[Status.BRIDGED]), "short gap, bridged"),
+        (_dot(STATUS_COLOURS[Status.HIDDEN]), "hidden, reconstructed"),
+        (_dot(STATUS_COLOURS[Status.HIDDEN], 0.25), "holds it with 95 %"),
+        (_dot(TRUTH_COLOUR, 0.3), "where it truly is"),
+        (_bar(STATUS_COLOURS[Status.HIDDEN], 0.3), "forecast ± 1 deviation"),
+        (_bar(EDGE_COLOUR), "influence"),
+        (_bar(EDGE_HIDDEN_COLOUR), "influence of or on a hidden one"),
+    ]
+    cells = "".join(
+        f'<div style="display:flex;align-items:center;gap:6px">{mark}<span>{text}</span></div>'
+        for mark, text in entries
+    )
+    return (
+        f'<div style="display:grid;grid-template-columns:1fr 1fr;gap:3px 10px;font-size:11.5px;padding:2px 8px;'
+        f'color:#374151">{cells}</div>'
+    )
+
+
+def _headline(summary: Summary) -> str:
+    if summary.silent is None:
+        return _big("Waiting for the node", "#6b7280")
+    if summary.silent > SILENCE:
+        return _big(f"No data for {summary.silent:.0f} s", "#6b7280")
+    hidden = sum(row.status == Status.HIDDEN for row in summary.rows)
+    if hidden:
+        return _big(f"{hidden} of {summary.agents} hidden", _css(STATUS_COLOURS[Status.HIDDEN]))
+    if any(row.status == Status.STALE for row in summary.rows):
+        return _big("Stream stopped", "#6b7280")
+    if any(row.status == Status.WARMING_UP for row in summary.rows):
+        return _big("Warming up", _css(STATUS_COLOURS[Status.WARMING_UP]))
+    return _big(f"All {summary.agents} seen", _css(STATUS_COLOURS[Status.VISIBLE]))
+
+
+def _numbers(summary: Summary) -> str:
+    pieces = []
+    if summary.error is not None:
+        pieces.append(("error now", f"{summary.error:.1f} cm"))
+    for title, value in zip(("edges right", "edges of hidden right"), summary.graph_accuracy, strict=True):
+        if value is not None:
+            pieces.append((title, f"{value:.0f} %"))
+    pieces += [("rate", f"{summary.rate:.0f} Hz"), ("latency", f"{summary.latency:.0f} ms")]
+    cells = "".join(
+        f'<div><div style="font-size:10.5px;color:#6b7280">{title}</div><div style="font-weight:600">{value}</div></div>'
+        for title, value in pieces
+    )
+    return f'<div style="display:flex;flex-wrap:wrap;gap:2px 16px;margin:4px 0 6px">{cells}</div>'
+
+
+def _table(rows: list[AgentRow]) -> str:
+    if not rows:
+        return ""
+    rows = sorted(rows, key=lambda row: row.status != Status.HIDDEN)
+    with_error = any(row.error is not None for row in rows)
+    head = "".join(
+        f'<th style="text-align:{side};font-weight:500;color:#6b7280;font-size:10.5px">{title}</th>'
+        for title, side in [("agent", "left"), ("since", "right"), ("±95 %", "right")]
+        + ([("error", "right")] if with_error else [])
+    )
+    body = "".join(_row(row, with_error) for row in rows[:MOST_ROWS])
+    more = f'<div style="color:#6b7280">and {len(rows) - MOST_ROWS} more</div>' if len(rows) > MOST_ROWS else ""
+    return f'<table style="width:100%;border-collapse:collapse"><tr>{head}</tr>{body}</table>{more}'
+
+
+def _row(row: AgentRow, with_error: bool) -> str:
+    since = "" if row.since_seen < 0 else f"{row.since_seen:.1f} s"
+    error = "" if row.error is None else f"{row.error:.1f} cm"
+    numbers = [since, f"{row.position_95:.0f} cm"] + ([error] if with_error else [])
+    cells = "".join(f'<td style="text-align:right;white-space:nowrap">{number}</td>' for number in numbers)
+    reason = escape(row.reason) if row.reason else _WORDS[row.status]
+    return (
+        f'<tr style="border-top:1px solid #e5e7eb"><td>{_dot(STATUS_COLOURS[row.status])} '
+        f"<b>{escape(row.name)}</b></td>{cells}</tr>"
+        f'<tr><td colspan="{1 + len(numbers)}" style="color:#6b7280;font-size:11px;padding-bottom:3px">{reason}</td></tr>'
+    )
+
+
+def _big(text: str, colour: str) -> str:
+    return f'<div style="font-size:20px;font-weight:650;color:{colour}">{text}</div>'
+
+
+def _css(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
+    red, green, blue = colour
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def _dot(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
+    return (
+        f'<span style="display:inline-block;flex:none;width:10px;height:10px;border-radius:5px;'
+        f'background:{_css(colour, opacity)}"></span>'
+    )
+
+
+def _bar(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
+    return f'<span style="display:inline-block;flex:none;width:14px;height:4px;background:{_css(colour, opacity)}"></span>'
