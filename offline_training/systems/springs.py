@@ -146,6 +146,7 @@ class SpringsStepper:
         self._x, self._v, self._pull = _to_lanes(x, v, edges, 0)
         self._steps = 0
         self._clock = 0.0
+        self.step(0.0)  # compiles what is not in the cache yet
 
     def step(self, seconds: float) -> None:
         """Advance by a time, in whole steps of 1 ms; what is left over counts towards the next call."""
