@@ -1,0 +1,38 @@
+"""Stage 2: HSP-sa, the structure-agnostic predictor, on visible trajectories with the hidden ones as target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from offline_training.stages.loop import Schedule, train
+from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
+
+
+def train_hsp_sa(
+    name: str,
+    folder: Path,
+    hsp: HiddenStatePredictor,
+    sample: Callable[[torch.Generator], Tensor],
+    validation: Tensor,
+    schedule: Schedule,
+    *,
+    visible: int,
+    batch: int,
+    seed: int = 0,
+) -> dict[str, float]:
+    """sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen. validation: states ``[n, A, T, D]``."""
+
+    def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        states = sample(generator)
+        return reconstruction_error(hsp(states[:, :visible]), states[:, visible:]).mean(), {}
+
+    @torch.no_grad()
+    def validate(model: nn.Module) -> dict[str, float]:
+        errors = [reconstruction_error(model(x[:, :visible]), x[:, visible:]) for x in validation.split(500)]
+        return {"mse": float(torch.cat(errors).mean())}
+
+    return train(name, folder, hsp, loss, validate, schedule, better="mse", seed=seed, batch=batch)

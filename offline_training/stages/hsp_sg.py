@@ -1,0 +1,98 @@
+"""Stage 3: HSP-sg under a structure cache (section 4.4, Algorithm 1): one graph per training sample, inferred by HSP-sa and NRI at the
+start, kept for a warm-up, then refreshed from HSP-sg's own reconstructions every few epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from offline_training.stages.loop import Schedule, train
+from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
+from siha_ros.model.nri import NRI
+from siha_ros.model.refinement import GUIDING_TYPE, Refinement
+
+CHUNK = 500
+
+
+class StructureCache:
+    """A ``[n, N, N]`` for every sample of a fixed set, visible agents first."""
+
+    def __init__(self, nri: NRI, states: Callable[[slice], Tensor], count: int, visible: int):
+        self.nri, self.states, self.count, self.visible = nri, states, count, visible
+        self.structure: Tensor | None = None
+
+    @torch.no_grad()
+    def fill(self, hsp: HiddenStatePredictor) -> None:
+        """Infer all graphs anew with ``hsp``; an HSP-sg works under the graphs cached so far."""
+        chunks = []
+        for begin in range(0, self.count, CHUNK):
+            part = slice(begin, min(begin + CHUNK, self.count))
+            visible = self.states(part)[:, : self.visible]
+            with torch.autocast("cpu", torch.bfloat16):
+                if hsp.config.alphas:
+                    assert self.structure is not None
+                    hidden = hsp(visible, self.structure[part].float())
+                else:
+                    hidden = hsp(visible)
+                graph = self.nri.graph(torch.cat([visible, hidden], 1))
+            chunks.append(graph[..., GUIDING_TYPE].half())
+        self.structure = torch.cat(chunks)
+
+
+def train_hsp_sg(
+    name: str,
+    folder: Path,
+    hsp_sg: HiddenStatePredictor,
+    hsp_sa: HiddenStatePredictor,
+    nri: NRI,
+    states: Callable[[Tensor | slice, torch.Generator | None], Tensor],
+    count: int,
+    validation: Tensor,
+    schedule: Schedule,
+    *,
+    visible: int,
+    batch: int,
+    warmup_epochs: float,
+    refresh_epochs: float,
+    rounds: int = 5,
+    seed: int = 0,
+) -> dict[str, float]:
+    """states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``, augmented when a generator is given.
+
+    The structure cache is filled at the start (and again on resuming), first refreshed after ``warmup_epochs``, then every
+    ``refresh_epochs``. Validation runs the whole refinement, as deployment does.
+    """
+    cache = StructureCache(nri, lambda part: states(part, None), count, visible)
+    first, every = (max(1, round(epochs * count / batch)) for epochs in (warmup_epochs, refresh_epochs))
+
+    def refresh(step: int, averaged: nn.Module) -> None:
+        if cache.structure is None:
+            print(f"{name}: filling the structure cache of {count} samples", flush=True)
+            cache.fill(hsp_sa)
+            if step > first:
+                assert isinstance(averaged, HiddenStatePredictor)
+                cache.fill(averaged)
+        elif step >= first and (step - first) % every == 0:
+            assert isinstance(averaged, HiddenStatePredictor)
+            cache.fill(averaged)
+
+    def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        index = torch.randint(0, count, (batch,), generator=generator)
+        x = states(index, generator)
+        assert cache.structure is not None
+        hidden = hsp_sg(x[:, :visible], cache.structure[index].float())
+        return reconstruction_error(hidden, x[:, visible:]).mean(), {}
+
+    @torch.no_grad()
+    def validate(model: nn.Module) -> dict[str, float]:
+        assert isinstance(model, HiddenStatePredictor)
+        refinement = Refinement(hsp_sa, model, nri, rounds)
+        errors = []
+        for x in validation.split(CHUNK):
+            errors.append(reconstruction_error(refinement(x[:, :visible]).hidden, x[:, visible:]))
+        return {"mse": float(torch.cat(errors).mean())}
+
+    return train(name, folder, hsp_sg, loss, validate, schedule, better="mse", seed=seed, batch=batch, each_step=refresh)

@@ -1,0 +1,157 @@
+"""The loop that every stage trains in: schedule, averaged weights, validation, checkpoints, logs, resuming.
+
+A stage is a model, a function that computes the loss of a step and one that validates. Everything random of a step comes from a generator
+seeded by (seed, step), so that a run that was killed goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class Schedule:
+    """steps: optimiser steps. rate: peak learning rate (Adam). weight_decay: L2 of Adam. warmup: share of the steps that the rate rises in;
+    it then falls to zero on a half cosine. clip: gradient norm. average: decay of the weights' running mean, which is what is validated
+    and kept (0 keeps the raw weights). validate_every, checkpoint_seconds: how often. bf16: autocast of the loss."""
+
+    steps: int
+    rate: float = 5e-4
+    weight_decay: float = 0.0
+    warmup: float = 0.02
+    constant: bool = False
+    clip: float = 10.0
+    average: float = 0.999
+    validate_every: int = 500
+    checkpoint_seconds: float = 60.0
+    bf16: bool = True
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step."""
+        if self.constant:
+            return self.rate
+        rise = max(1, round(self.warmup * self.steps))
+        if step < rise:
+            return self.rate * (step + 1) / rise
+        return self.rate * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, self.steps - rise)))
+
+
+def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
+    """Write beside and rename: a kill leaves the old file or the new one."""
+    beside = path.with_name(path.name + ".part")
+    save(beside)
+    os.replace(beside, path)
+
+
+class Averaged:
+    """A copy of a model whose weights follow the original's running mean (bias-corrected at the start); buffers are copied."""
+
+    def __init__(self, model: nn.Module, decay: float):
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.decay = decay
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step))
+        mine, theirs = list(self.model.parameters()), [p.detach() for p in model.parameters()]
+        torch._foreach_lerp_(mine, theirs, 1 - decay)
+        for buffer, source in zip(self.model.buffers(), model.buffers(), strict=True):
+            buffer.copy_(source)
+
+
+def train(
+    name: str,
+    folder: Path,
+    model: nn.Module,
+    loss: Callable[[int, torch.Generator], tuple[Tensor, dict[str, Tensor]]],
+    validate: Callable[[nn.Module], dict[str, float]],
+    schedule: Schedule,
+    *,
+    better: str,
+    seed: int = 0,
+    batch: int = 1,
+    each_step: Callable[[int, nn.Module], None] | None = None,
+) -> dict[str, float]:
+    """Train ``model`` in place; afterwards it holds the averaged weights of the best validation. Returns the metrics of that validation.
+
+    loss(step, generator): loss and parts to log. validate(model): metrics; ``better`` names the one that is minimised.
+    batch: samples a step, for the log. each_step(step, averaged model): called before each step (cache refreshes).
+    Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint, log = folder / f"{name}.pt", folder / f"{name}.jsonl"
+    optimiser = torch.optim.Adam(model.parameters(), schedule.rate, weight_decay=schedule.weight_decay, fused=True)
+    average = Averaged(model, schedule.average)
+    state: dict[str, Any] = {"step": 0, "seconds": 0.0, "best": math.inf, "best_metrics": {}, "best_model": None}
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(saved["model"])
+        average.model.load_state_dict(saved["average"])
+        optimiser.load_state_dict(saved["optimiser"])
+        state.update(saved["state"])
+        print(f"{name}: goes on at step {state['step']} of {schedule.steps}", flush=True)
+
+    def save() -> None:
+        content = {
+            "model": model.state_dict(),
+            "average": average.model.state_dict(),
+            "optimiser": optimiser.state_dict(),
+            "state": state,
+        }
+        write_atomically(checkpoint, lambda path: torch.save(content, path))
+
+    began, saved_at = time.monotonic() - state["seconds"], time.monotonic()
+    sums: dict[str, float] = {}
+    since = 0
+    for step in range(state["step"], schedule.steps):
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+        torch.manual_seed(seed * 1_000_003 + step)
+        if each_step is not None:
+            each_step(step, average.model)
+        model.train()
+        for group in optimiser.param_groups:
+            group["lr"] = schedule.rate_at(step)
+        with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bf16):
+            value, parts = loss(step, generator)
+        optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
+        optimiser.step()
+        average.update(model, step)
+        if step % 10 == 0:
+            for key, part in {"loss": value.detach(), **parts}.items():
+                sums[key] = sums.get(key, 0.0) + float(part)
+            since += 1
+        state["step"], state["seconds"] = step + 1, time.monotonic() - began
+        last = step + 1 == schedule.steps
+        if (step + 1) % schedule.validate_every == 0 or last:
+            metrics = validate(average.model)
+            if metrics[better] < state["best"]:
+                state["best"], state["best_metrics"] = metrics[better], metrics
+                state["best_model"] = copy.deepcopy(average.model.state_dict())
+            speed = (step + 1) * batch / state["seconds"]
+            left = state["seconds"] / (step + 1) * (schedule.steps - step - 1)
+            row = {"stage": name, "step": step + 1, "samples": (step + 1) * batch, "seconds": round(state["seconds"], 1)}
+            row |= {f"train_{key}": total / max(1, since) for key, total in sums.items()} | metrics
+            with log.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            shown = "  ".join(f"{key} {figure:.4g}" for key, figure in metrics.items())
+            print(f"{name} {step + 1}/{schedule.steps}  {shown}  {speed:.0f} samples/s  {left / 60:.1f} min left", flush=True)
+            sums, since = {}, 0
+        if last or time.monotonic() - saved_at > schedule.checkpoint_seconds:
+            save()
+            saved_at = time.monotonic()
+    model.load_state_dict(state["best_model"])
+    model.eval()
+    return dict(state["best_metrics"])

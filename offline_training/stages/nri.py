@@ -1,0 +1,71 @@
+"""Stage 1: NRI on complete trajectories, by the evidence lower bound. Edge labels are looked at by the validation only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from offline_training.stages.loop import Schedule, train
+from siha_ros.model.nri import NRI
+from siha_ros.replay.metrics import edge_accuracy
+
+
+def train_nri(
+    name: str,
+    folder: Path,
+    nri: NRI,
+    sample: Callable[[torch.Generator], Tensor],
+    validation: Tensor,
+    edges: Tensor | None,
+    schedule: Schedule,
+    *,
+    batch: int,
+    starts: int | None = None,
+    seed: int = 0,
+) -> dict[str, float]:
+    """sample(generator): a batch of states ``[B, A, T, D]``. validation: states ``[n, A, T, D]`` with true edges ``[n, A, A]`` or None.
+
+    starts: as in :meth:`NRI.elbo_loss`. The model kept is the one with the lowest validation loss, which needs no labels.
+    """
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        assert isinstance(model, NRI)
+        return evaluate_nri(model, validation, edges)
+
+    return train(
+        name,
+        folder,
+        nri,
+        lambda step, generator: nri.elbo_loss(sample(generator), starts),
+        validate,
+        schedule,
+        better="nll",
+        seed=seed,
+        batch=batch,
+    )
+
+
+@torch.no_grad()
+def evaluate_nri(nri: NRI, states: Tensor, edges: Tensor | None) -> dict[str, float]:
+    """Likelihood term under the most probable graph and, where edges are known, their accuracy in percent."""
+    squared, guesses = [], []
+    with torch.autocast("cpu", torch.bfloat16, enabled=False):
+        for x in states.split(256):
+            logits = nri.encoder(x)
+            types = torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(x)
+            squared.append((nri.predict(x, types) - x[:, :, 1:]).square().flatten(1).mean(1))
+            guesses.append(nri.graph(x).argmax(-1))
+    mse = float(torch.cat(squared).mean())
+    frames, features = states.shape[2] - 1, states.shape[3]
+    metrics = {"mse": mse, "nll": mse * frames * features / (2 * nri.config.variance)}
+    if edges is not None:
+        guess = torch.cat(guesses).numpy()
+        hidden = np.zeros(guess.shape[1], dtype=bool)
+        accuracy = edge_accuracy(guess, edges.numpy().astype(int), hidden, nri.config.edge_types)["acc_vv"]
+        assert accuracy is not None
+        metrics["accuracy"] = accuracy
+    return metrics

@@ -1,0 +1,295 @@
+"""Neural Relational Inference: the interaction graph from trajectories, and the dynamics under that graph.
+
+Encoder and decoder of Kipf et al., "Neural Relational Inference for Interacting Systems" (ICML 2018), as the appendix of the
+SIHA paper uses them. Shapes: trajectories ``[B, A, T, D]``, graphs as edge type probabilities ``[B, A, A, K]`` (sender row,
+receiver column, zero diagonal; see :mod:`siha_ros.model.edges`).
+
+Layers on pairs of agents never see a concatenated pair: a linear map of ``[sender, receiver]`` is the sum of one linear map of
+each, so it is computed once per agent and added per pair.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_incoming
+
+
+@dataclass
+class NRIConfig:
+    """Hyper-parameters of an NRI model.
+
+    frames: T, length of the encoded history. features: D, state size of an agent. edge_types: K.
+    encoder: "mlp" (flattened trajectories) or "conv" (1-D convolutions over time with attentive pooling).
+    difference_gain: 0 for the paper's encoder; otherwise frame differences times this gain go in as further features. Accelerations
+        are some 100 times smaller than velocities in the normalised state, and plain NRI takes hours to find them.
+    encoder_width, decoder_width: hidden sizes (paper: 256). dropout: paper 0.
+    skip_first: type 0 sends no message. tied: both directions of a pair share one probability (springs, charges); paper: False.
+    output_gain: scale of the decoder's last layer at the start; 1 is PyTorch's default. Small steps are a better first guess.
+    variance: fixed variance of the Gaussian likelihood. temperature, hard: of the Gumbel-Softmax sample.
+    teacher_forcing: true states are fed in every so many steps.
+    prior: edge type probabilities; None is uniform.
+    """
+
+    frames: int
+    features: int
+    edge_types: int = 2
+    encoder: str = "mlp"
+    difference_gain: float = 0.0
+    encoder_width: int = 256
+    decoder_width: int = 256
+    dropout: float = 0.0
+    skip_first: bool = True
+    tied: bool = False
+    output_gain: float = 1.0
+    variance: float = 5e-5
+    temperature: float = 0.5
+    hard: bool = False
+    teacher_forcing: int = 10
+    prior: list[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.encoder not in ("mlp", "conv"):
+            raise ValueError(f"encoder: {self.encoder!r} is unknown, expected 'mlp' or 'conv'")
+        if self.prior is not None and len(self.prior) != self.edge_types:
+            raise ValueError(f"prior: {len(self.prior)} probabilities for {self.edge_types} edge types")
+
+
+class PairLinear(nn.Module):
+    """A linear map of ``[sender, receiver]`` (and optionally of an edge feature), applied per agent and added per pair.
+
+    Equal to ``nn.Linear(2 * features)(cat([sender, receiver]))`` on every ordered pair.
+    """
+
+    def __init__(self, features: int, out: int, edge_features: int = 0):
+        super().__init__()
+        self.sender = nn.Linear(features, out, bias=False)
+        self.receiver = nn.Linear(features, out)
+        self.edge = nn.Linear(edge_features, out, bias=False) if edge_features else None
+        bound = 1.0 / math.sqrt(2 * features + edge_features)  # that of the concatenated layer
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def forward(self, nodes: Tensor, edges: Tensor | None = None) -> Tensor:
+        """``nodes [..., A, F]``, ``edges [..., A, A - 1, G]`` to ``[..., A, A - 1, out]`` (receiver, sender)."""
+        out = gather_senders(self.sender(nodes)) + self.receiver(nodes).unsqueeze(-2)
+        return out if self.edge is None or edges is None else out + self.edge(edges)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation over all leading axes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(0, -2)).view_as(x)
+
+
+class MLP(nn.Module):
+    """Two layers with ELU and batch normalisation (Kipf et al., appendix B). ``first`` replaces the first linear layer."""
+
+    def __init__(self, first: nn.Module, width: int, dropout: float):
+        super().__init__()
+        self.first = first
+        self.second = nn.Linear(width, width)
+        self.norm = BatchNorm(width)
+        self.dropout = dropout
+        nn.init.xavier_normal_(self.second.weight)
+        nn.init.constant_(self.second.bias, 0.1)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        x = F.elu(self.first(*inputs))
+        x = F.dropout(x, self.dropout, self.training)
+        return self.norm(F.elu(self.second(x)))
+
+
+class PairConvolution(nn.Module):
+    """Convolutions over time on every ordered pair, pooled by learned attention to one vector a pair (Kipf's CNN encoder)."""
+
+    def __init__(self, features: int, width: int, dropout: float):
+        super().__init__()
+        self.sender = nn.Conv1d(features, width, 5, bias=False)
+        self.receiver = nn.Conv1d(features, width, 5)
+        self.norm1 = nn.BatchNorm1d(width)
+        self.conv2 = nn.Conv1d(width, width, 5)
+        self.norm2 = nn.BatchNorm1d(width)
+        self.value = nn.Conv1d(width, width, 1)
+        self.attention = nn.Conv1d(width, 1, 1)
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[B, A, T, F]`` to ``[B, A, A - 1, width]``."""
+        batch, agents = x.shape[:2]
+        series = x.flatten(0, 1).transpose(1, 2)
+        sender = self.sender(series).view(batch, agents, -1)
+        receiver = self.receiver(series).view(batch, agents, 1, -1)
+        pairs = (gather_senders(sender) + receiver).view(batch * agents * (agents - 1), self.conv2.in_channels, -1)
+        pairs = F.max_pool1d(self.norm1(F.relu(pairs)), 2)
+        pairs = self.norm2(F.relu(self.conv2(F.dropout(pairs, self.dropout, self.training))))
+        weights = torch.softmax(self.attention(pairs), -1)
+        return (self.value(pairs) * weights).mean(-1).view(batch, agents, agents - 1, -1)
+
+
+class Encoder(nn.Module):
+    """Edge type logits from trajectories: two node-to-edge rounds with a skip connection (Kipf et al., eqs. 5-8)."""
+
+    def __init__(self, config: NRIConfig):
+        super().__init__()
+        self.config = config
+        width, dropout = config.encoder_width, config.dropout
+        features = config.features * (2 if config.difference_gain else 1)
+        if config.encoder == "mlp":
+            self.embed = MLP(nn.Linear(config.frames * features, width), width, dropout)
+            self.pair1: nn.Module = MLP(PairLinear(width, width), width, dropout)
+        else:
+            self.pair1 = nn.Sequential(PairConvolution(features, width, dropout))
+            self.mix = MLP(nn.Linear(width, width), width, dropout)
+        self.node = MLP(nn.Linear(width, width), width, dropout)
+        self.pair2 = MLP(PairLinear(width, width, edge_features=width), width, dropout)
+        self.out = nn.Linear(width, config.edge_types)
+        nn.init.xavier_normal_(self.out.weight)
+        nn.init.constant_(self.out.bias, 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``[B, A, T, D]`` to logits ``[B, A, A - 1, K]`` (receiver, sender)."""
+        agents, frames = x.shape[1:3]
+        if frames != self.config.frames or x.shape[3] != self.config.features:
+            raise ValueError(
+                f"encoder input {tuple(x.shape)}, expected [B, A, {self.config.frames}, {self.config.features}]"
+            )
+        if self.config.difference_gain:
+            change = F.pad(x.diff(dim=2), (0, 0, 1, 0)) * self.config.difference_gain
+            x = torch.cat([x, change], -1)
+        if self.config.encoder == "mlp":
+            pairs = self.pair1(self.embed(x.flatten(2)))
+        else:
+            pairs = self.mix(self.pair1(x))
+        nodes = self.node(pairs.sum(2) / agents)
+        logits = self.out(self.pair2(nodes, pairs)).float()
+        if self.config.tied:
+            matrix = incoming_to_matrix(logits)
+            logits = matrix_to_incoming((matrix + matrix.transpose(1, 2)) / 2)
+        return logits
+
+
+class Decoder(nn.Module):
+    """One step of the dynamics: messages per edge type, summed at the receiver, added to the state (Kipf et al., eqs. 10-12)."""
+
+    def __init__(self, config: NRIConfig):
+        super().__init__()
+        self.config = config
+        width = config.decoder_width
+        self.used = range(1 if config.skip_first else 0, config.edge_types)
+        self.message1 = nn.ModuleList(PairLinear(config.features, width) for _ in self.used)
+        self.message2 = nn.ModuleList(nn.Linear(width, width) for _ in self.used)
+        self.update1 = nn.Linear(config.features + width, width)
+        self.update2 = nn.Linear(width, width)
+        self.update3 = nn.Linear(width, config.features)
+        with torch.no_grad():
+            self.update3.weight *= config.output_gain
+            self.update3.bias *= config.output_gain
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        """States ``[..., A, D]`` and edge types ``[..., A, A - 1, K]`` (receiver, sender) to the states one step on."""
+        dropout = self.config.dropout
+        received = 0
+        for layer, kind in enumerate(self.used):
+            message = F.dropout(F.relu(self.message1[layer](x)), dropout, self.training)
+            message = F.relu(self.message2[layer](message))
+            received = received + (message * edges[..., kind : kind + 1]).sum(-2)
+        hidden = F.relu(self.update1(torch.cat([x, received.to(x.dtype)], -1)))
+        hidden = F.relu(self.update2(F.dropout(hidden, dropout, self.training)))
+        return x + self.update3(F.dropout(hidden, dropout, self.training)).to(x.dtype)
+
+
+class NRI(nn.Module):
+    """Encoder, sampling and decoder with the evidence lower bound they are trained by."""
+
+    def __init__(self, config: NRIConfig):
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+
+    def graph(self, x: Tensor) -> Tensor:
+        """Edge type probabilities ``[B, A, A, K]`` of trajectories ``[B, A, T, D]``: g_NRI of the paper."""
+        return incoming_to_matrix(torch.softmax(self.encoder(x), -1))
+
+    def sample(self, logits: Tensor) -> Tensor:
+        """Gumbel-Softmax sample of logits ``[B, A, A - 1, K]`` (appendix A.1); one-hot forward when ``hard``."""
+        noise = torch.empty_like(logits).exponential_().clamp_min_(1e-20).log().neg()
+        if self.config.tied:
+            matrix = incoming_to_matrix(noise)
+            upper = matrix.triu_() if matrix.dim() == 2 else torch.triu(matrix.movedim(-1, 1), 1).movedim(1, -1)
+            noise = matrix_to_incoming(upper + upper.transpose(1, 2))
+        soft = torch.softmax((logits + noise) / self.config.temperature, -1)
+        if not self.config.hard:
+            return soft
+        one_hot = F.one_hot(soft.argmax(-1), soft.shape[-1]).to(soft.dtype)
+        return one_hot + soft - soft.detach()
+
+    def step(self, x: Tensor, graph: Tensor) -> Tensor:
+        """States ``[B, A, D]`` one step on under ``graph [B, A, A, K]``."""
+        return self.decoder(x, matrix_to_incoming(graph))
+
+    def forecast(self, x: Tensor, graph: Tensor, steps: int) -> Tensor:
+        """Open loop from states ``[B, A, D]``: ``[B, A, steps, D]``, the first of them one step on."""
+        edges = matrix_to_incoming(graph)
+        out = []
+        for _ in range(steps):
+            x = self.decoder(x, edges)
+            out.append(x)
+        return torch.stack(out, 2)
+
+    def predict(self, x: Tensor, edges: Tensor) -> Tensor:
+        """Predictions of frames 1..T-1 of ``x [B, A, T, D]``, true states fed in every ``teacher_forcing`` steps.
+
+        edges: ``[B, A, A - 1, K]``. Returns ``[B, A, T - 1, D]``.
+        """
+        frames, every = x.shape[2], self.config.teacher_forcing
+        state = x[:, :, : frames - 1 : every].transpose(1, 2)  # [B, starts, A, D]
+        edges = edges.unsqueeze(1)
+        steps = []
+        for _ in range(min(every, frames - 1)):
+            state = self.decoder(state, edges)
+            steps.append(state)
+        return torch.stack(steps, 2).flatten(1, 2)[:, : frames - 1].transpose(1, 2)
+
+    def elbo_loss(self, x: Tensor, starts: int | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        """Negative evidence lower bound per agent of trajectories ``[B, A, T, D]`` (appendix A.1).
+
+        starts: None rolls out from every ``teacher_forcing``-th frame (the paper). A number rolls out from so many random frames
+        instead, and scales the likelihood to the same weight: a cheaper estimate of the same bound.
+        Returns the loss and its parts (mean squared error, likelihood term, KL term).
+        """
+        config = self.config
+        logits = self.encoder(x)
+        probabilities = torch.softmax(logits, -1)
+        edges = self.sample(logits)
+        if starts is None:
+            predicted = self.predict(x, edges).float()
+            squared = (predicted - x[:, :, 1:]).square()
+            scale = 1.0
+        else:
+            squared, scale = self._random_rollouts(x, edges, starts)
+        likelihood = scale * squared.sum() / (2 * config.variance) / (x.shape[0] * x.shape[1])
+        prior = probabilities.new_tensor(config.prior or [1.0 / config.edge_types] * config.edge_types)
+        divergence = (probabilities * ((probabilities + 1e-16).log() - (prior + 1e-16).log())).sum()
+        divergence = divergence / (x.shape[0] * x.shape[1])
+        parts = {"mse": squared.mean().detach(), "nll": likelihood.detach(), "kl": divergence.detach()}
+        return likelihood + divergence, parts
+
+    def _random_rollouts(self, x: Tensor, edges: Tensor, starts: int) -> tuple[Tensor, float]:
+        frames, every = x.shape[2], self.config.teacher_forcing
+        begin = torch.randint(0, frames - every, (starts,))
+        state = x[:, :, begin].transpose(1, 2)
+        target = torch.stack([x[:, :, b + 1 : b + 1 + every] for b in begin.tolist()], 1)  # [B, S, A, every, D]
+        steps = []
+        for _ in range(every):
+            state = self.decoder(state, edges.unsqueeze(1))
+            steps.append(state)
+        squared = (torch.stack(steps, 3).float() - target).square()
+        return squared, (frames - 1) / (starts * every)

@@ -1,0 +1,80 @@
+"""Set Transformer blocks (Lee et al., ICML 2019) as the SIHA paper's appendix A.2 writes them, with room for an attention bias.
+
+Sets are ``[B, n, width]``. No block knows of trajectories or graphs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class MultiheadAttention(nn.Module):
+    """``Concat(head_1 .. head_h) W_O`` with scaled dot-product heads (appendix A.2).
+
+    Scores, bias and softmax are float32 whatever the input is: a bias of -1e9 overflows half precision.
+    """
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Queries ``x [B, n, width]``, keys and values ``y [B, m, width]``, ``bias [B, heads, n, m]`` or broadcastable."""
+        query, key, value = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query(x), self.key(y), self.value(y))
+        )
+        # width / heads is the size of a head: softmax(q k / sqrt(d / h)) of the paper
+        scores = (query @ key.transpose(2, 3)).float() / math.sqrt(query.shape[-1])
+        if bias is not None:
+            scores = scores + bias
+        attended = torch.softmax(scores, -1).to(value.dtype) @ value
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+
+class MAB(nn.Module):
+    """``LN(H + rFF(H))`` with ``H = LN(X + Multihead(X, Y, Y))``."""
+
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.attention = MultiheadAttention(width, heads)
+        self.norm1 = nn.LayerNorm(width)
+        self.feedforward = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+        hidden = self.norm1(x + self.attention(x, y, bias))
+        return self.norm2(hidden + F.relu(self.feedforward(hidden)))
+
+
+class SAB(MAB):
+    """``MAB(X, X)``."""
+
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x, x, bias)
+
+
+class PMA(nn.Module):
+    """Pooling by attention: ``MAB(S, rFF(Z))`` with learned seeds ``S``, one for each element of the output set."""
+
+    def __init__(self, width: int, heads: int, seeds: int):
+        super().__init__()
+        self.seeds = nn.Parameter(torch.empty(seeds, width))
+        nn.init.xavier_uniform_(self.seeds)
+        self.feedforward = nn.Linear(width, width)
+        self.block = MAB(width, heads)
+
+    def forward(self, z: Tensor, bias: Tensor | None = None, seeds: Tensor | None = None) -> Tensor:
+        """``z [B, m, width]`` to ``[B, k, width]``. seeds: indices of the seeds to use, all by default."""
+        chosen = self.seeds if seeds is None else self.seeds[seeds]
+        return self.block(chosen.expand(z.shape[0], -1, -1), F.relu(self.feedforward(z)), bias)
