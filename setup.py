@@ -1,0 +1,42 @@
+"""Package for machines with no ROS (a training server, evaluation of recorded bags): `pip install .` gives the command `siha`.
+
+The ROS 2 package, with messages and node, is built by CMakeLists.txt. Versions that are known to work together: constraints.txt.
+"""
+
+import xml.etree.ElementTree
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = xml.etree.ElementTree.parse(ROOT / "package.xml").findtext("version")
+
+setup(
+    name="siha_ros",
+    version=VERSION,
+    description="Live recovery of the hidden members of an interacting team or body",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=[*find_packages(include=["siha_ros", "siha_ros.*", "offline_training", "offline_training.*"]), "siha_ros.bundles", "siha_ros.config"],
+    package_dir={"siha_ros.bundles": "bundles", "siha_ros.config": "config"},  # shipped models and parameters become package data
+    package_data={"siha_ros.bundles": ["*/*"], "siha_ros.config": ["*"], "offline_training": ["configs/*.yaml"]},
+    install_requires=[
+        "torch>=2.4",
+        "numpy>=1.26",
+        "scipy>=1.11",
+        "numba>=0.59",
+        "safetensors>=0.4",
+        "PyYAML>=6.0",
+        "matplotlib>=3.6",
+        "rich>=13.0",
+        "tqdm>=4.60",
+        "rosbags>=0.10",
+    ],
+    extras_require={
+        "viewer": ["viser>=1.0"],
+        "onnx": ["onnxruntime>=1.20", "onnx>=1.17", "onnxscript>=0.3"],
+        "test": ["pytest>=7.4", "ruff>=0.6", "mypy>=1.11", "types-PyYAML"],
+    },
+    entry_points={"console_scripts": ["siha = siha_ros.cli:main"]},
+    zip_safe=False,
+)
