@@ -1,0 +1,290 @@
+"""Estimates out: from a window and its estimate to the messages of all topics.
+
+The functions turn a `Scene` into one message each and can be used without a running node; `Outputs` owns the publishers. Whatever
+the bundle's dimensions, messages are three-dimensional: a planar agent keeps the height at which it was last seen.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from numpy.typing import NDArray
+from rclpy.qos import QoSProfile
+from rclpy.qos_overriding_options import QoSOverridingOptions
+from std_msgs.msg import Header
+from visualization_msgs.msg import MarkerArray
+
+from siha_ros.msg import AgentState, Forecast, HiddenTrajectories, InteractionGraph, ReconstructedStates, SkeletonFrame
+from siha_ros.node.markers import MarkerScene
+from siha_ros.window.types import Estimate, Status, Window
+
+if TYPE_CHECKING:
+    from rclpy.node import Node
+    from rclpy.publisher import Publisher
+
+UNKNOWN_TURN = math.pi**2  # rad^2: variance of an orientation that nobody measured
+
+
+@dataclass(frozen=True)
+class SeenPose:
+    """What the model does not carry: height (m) and orientation (x, y, z, w; None where never measured) as last seen at a stamp (s)."""
+
+    stamp: float
+    height: float
+    orientation: tuple[float, float, float, float] | None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that the messages of one estimate are made of.
+
+    Attributes:
+        window: what was seen.
+        estimate: its completion, agents in the same order.
+        group, frame_id, bundle: names that go into the messages.
+        edge_types: [K] names of the interaction types.
+        poses: last seen heights and orientations, by agent.
+        latency: from the arrival of the newest observation to now (s).
+        stale: true where the stream has stopped as a whole, so that every state is the last one.
+    """
+
+    window: Window
+    estimate: Estimate
+    group: str
+    frame_id: str
+    bundle: str
+    edge_types: tuple[str, ...]
+    poses: dict[str, SeenPose] = field(default_factory=dict)
+    latency: float = 0.0
+    stale: bool = False
+
+    @cached_property
+    def header(self) -> Header:
+        """Stamp of the newest grid time, frame of all positions."""
+        return Header(stamp=to_time(float(self.estimate.times[-1])), frame_id=self.frame_id)
+
+    @cached_property
+    def heights(self) -> NDArray[np.float64]:
+        """f8[A] height (m) of each agent as last seen, 0 where never seen."""
+        return np.array([self.poses[name].height if name in self.poses else 0.0 for name in self.estimate.names])
+
+    @cached_property
+    def reconstructed(self) -> NDArray[np.bool_]:
+        """bool[A], true where the newest state does not come from the agent's own samples."""
+        return np.isin(self.window.status, (Status.HIDDEN, Status.UNKNOWN))
+
+    def positions(self, planar: NDArray[np.float64]) -> NDArray[np.float64]:
+        """f8[A, N, 3] from f8[A, N, P]: planar positions at the agents' heights."""
+        if planar.shape[-1] == 3:
+            return planar
+        heights = np.broadcast_to(self.heights[:, None, None], (*planar.shape[:-1], 1))
+        return np.concatenate((planar, heights), axis=-1)
+
+    @staticmethod
+    def velocities(planar: NDArray[np.float64]) -> NDArray[np.float64]:
+        """f8[..., 3] from f8[..., P], with no vertical velocity where planar."""
+        return np.pad(planar, [(0, 0)] * (planar.ndim - 1) + [(0, 3 - planar.shape[-1])])
+
+    @staticmethod
+    def covariances(planar: NDArray[np.float64]) -> NDArray[np.float64]:
+        """f8[..., 3, 3] from f8[..., P, P], with no vertical variance where planar."""
+        missing = 3 - planar.shape[-1]
+        return np.pad(planar, [(0, 0)] * (planar.ndim - 2) + [(0, missing), (0, missing)])
+
+
+def to_time(seconds: float) -> Time:
+    """A stamp from seconds, to the nearest nanosecond."""
+    whole, nanoseconds = divmod(round(seconds * 1e9), 10**9)
+    return Time(sec=whole, nanosec=nanoseconds)
+
+
+def doubles(values: NDArray[np.float64]) -> array[float]:
+    """A float64 array field, row-major."""
+    return array("d", np.ascontiguousarray(values, dtype=np.float64).tobytes())
+
+
+def states_message(scene: Scene) -> ReconstructedStates:
+    """~/states: every agent at the newest grid time."""
+    window, estimate = scene.window, scene.estimate
+    positions = scene.positions(estimate.positions[:, -1:])[:, 0].tolist()
+    velocities = scene.velocities(estimate.velocities[:, -1]).tolist()
+    covariances = scene.covariances(estimate.covariance[:, -1]).reshape(-1, 9)
+    now = float(estimate.times[-1])
+    message = ReconstructedStates(header=scene.header, group=scene.group, bundle=scene.bundle, latency=scene.latency)
+    for index, name in enumerate(estimate.names):
+        seen = float(window.last_seen[index])
+        state = AgentState(name=name, status=int(Status.STALE if scene.stale else window.status[index]))
+        reasons = ["the stream has stopped"] if scene.stale else [window.reason[index], estimate.reason[index]]
+        state.reason = "; ".join(filter(None, reasons))
+        _set_pose(state.pose, positions[index], scene.poses.get(name))
+        state.orientation_valid = _orientation_is_measured(scene, index)
+        state.velocity.x, state.velocity.y, state.velocity.z = velocities[index]
+        state.position_covariance = covariances[index]
+        state.position_95 = float(estimate.position_95[index, -1])
+        state.time_since_seen = max(0.0, now - seen) if math.isfinite(seen) else -1.0
+        message.agents.append(state)
+    return message
+
+
+def trajectories_message(scene: Scene) -> HiddenTrajectories:
+    """~/trajectories: the hidden agents over the whole window."""
+    estimate, chosen = scene.estimate, scene.reconstructed
+    covariance = np.where(estimate.observed[..., None, None], 0.0, estimate.covariance)
+    return HiddenTrajectories(
+        header=scene.header,
+        group=scene.group,
+        agents=[name for name, hidden in zip(estimate.names, chosen, strict=True) if hidden],
+        step=scene.window.dt,
+        positions=doubles(scene.positions(estimate.positions)[chosen]),
+        velocities=doubles(scene.velocities(estimate.velocities)[chosen]),
+        covariance=doubles(scene.covariances(covariance)[chosen]),
+        observed=estimate.observed[chosen].ravel().tolist(),
+    )
+
+
+def graph_message(scene: Scene) -> InteractionGraph:
+    """~/graph: who influences whom."""
+    return InteractionGraph(
+        header=scene.header,
+        group=scene.group,
+        agents=scene.estimate.names,
+        edge_types=list(scene.edge_types),
+        probability=array("f", np.ascontiguousarray(scene.estimate.adjacency, dtype=np.float32).tobytes()),
+        reconstructed=scene.reconstructed.tolist(),
+    )
+
+
+def forecast_message(scene: Scene) -> Forecast:
+    """~/forecast: where all agents are going."""
+    forecast = scene.estimate.forecast
+    return Forecast(
+        header=scene.header,
+        group=scene.group,
+        agents=scene.estimate.names,
+        step=scene.window.dt,
+        horizon=len(forecast.times),
+        positions=doubles(scene.positions(forecast.positions)),
+        velocities=doubles(scene.velocities(forecast.velocities)),
+        covariance=doubles(scene.covariances(forecast.covariance)),
+    )
+
+
+def skeleton_message(scene: Scene) -> SkeletonFrame:
+    """~/skeleton: the completed frame; confidence is 0 where a joint is reconstructed."""
+    estimate, tracked = scene.estimate, ~scene.reconstructed
+    confidence = np.where(tracked, np.clip(scene.window.confidence[:, -1], 0.0, 1.0), 0.0).astype(np.float32)
+    return SkeletonFrame(
+        header=scene.header,
+        group=scene.group,
+        joints=estimate.names,
+        positions=doubles(scene.positions(estimate.positions[:, -1:])),
+        tracked=tracked.tolist(),
+        confidence=array("f", confidence.tobytes()),
+    )
+
+
+def recovered_message(scene: Scene, index: int) -> PoseWithCovarianceStamped:
+    """~/recovered/<agent>/pose: one agent, seen or reconstructed; an orientation that is not measured now has a variance of pi^2."""
+    estimate, message = scene.estimate, PoseWithCovarianceStamped(header=scene.header)
+    _set_pose(message.pose.pose, scene.positions(estimate.positions[:, -1:])[index, 0].tolist(), scene.poses.get(estimate.names[index]))
+    covariance = np.zeros((6, 6))
+    covariance[:3, :3] = scene.covariances(estimate.covariance[index, -1])
+    if not _orientation_is_measured(scene, index):
+        covariance[3:, 3:] = np.eye(3) * UNKNOWN_TURN
+    message.pose.covariance = covariance.ravel()
+    return message
+
+
+def _set_pose(pose: Any, position: list[float], seen: SeenPose | None) -> None:
+    pose.position.x, pose.position.y, pose.position.z = position
+    if seen is not None and seen.orientation is not None:
+        pose.orientation.x, pose.orientation.y, pose.orientation.z, pose.orientation.w = seen.orientation
+
+
+def _orientation_is_measured(scene: Scene, index: int) -> bool:
+    seen = scene.poses.get(scene.estimate.names[index])
+    return (
+        seen is not None
+        and seen.orientation is not None
+        and not scene.stale
+        and scene.window.status[index] in (Status.VISIBLE, Status.WARMING_UP)
+    )
+
+
+def topic_token(name: str) -> str:
+    """An agent's name as a part of a topic name: what ROS does not allow becomes an underscore."""
+    token = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return token if token[:1].isalpha() or token[:1] == "_" else f"_{token}"
+
+
+class Outputs:
+    """The publishers of a configured node; a topic that nobody hears is not made."""
+
+    def __init__(self, node: Node, *, body: bool, markers: MarkerScene) -> None:
+        """Create the publishers: `body` gives ~/skeleton, else each agent has its ~/recovered/<agent>/pose."""
+        self._node, self._markers = node, markers
+        self._makers = {
+            self._publisher(ReconstructedStates, "~/states"): states_message,
+            self._publisher(HiddenTrajectories, "~/trajectories"): trajectories_message,
+            self._publisher(InteractionGraph, "~/graph"): graph_message,
+            self._publisher(Forecast, "~/forecast"): forecast_message,
+        }
+        if body:
+            self._makers[self._publisher(SkeletonFrame, "~/skeleton")] = skeleton_message
+        self._recovered: dict[str, Publisher[Any]] | None = None if body else {}
+        self._marker_publisher = self._publisher(MarkerArray, "~/markers")
+
+    def _publisher(self, kind: type, topic: str) -> Publisher[Any]:
+        # Reliable, keep last 10; qos_overrides.<topic>.publisher.* parameters change it.
+        return self._node.create_publisher(
+            kind, topic, QoSProfile(depth=10), qos_overriding_options=QoSOverridingOptions.with_default_policies()
+        )
+
+    def publish(self, scene: Scene) -> None:
+        """Publish a scene on every topic that is heard. Raises ValueError, publishing nothing, where a number is not finite."""
+        require_finite(scene.estimate)
+        for publisher, make in self._makers.items():
+            if publisher.get_subscription_count():
+                publisher.publish(make(scene))
+        if self._recovered is not None and not scene.stale:
+            for index, name in enumerate(scene.estimate.names):
+                if name not in self._recovered:
+                    self._recovered[name] = self._publisher(PoseWithCovarianceStamped, f"~/recovered/{topic_token(name)}/pose")
+                if self._recovered[name].get_subscription_count():
+                    self._recovered[name].publish(recovered_message(scene, index))
+        if self._marker_publisher.get_subscription_count():
+            self._marker_publisher.publish(self._markers.message(scene))
+
+    def clear_markers(self) -> None:
+        """Take everything that was drawn off the screen."""
+        self._marker_publisher.publish(self._markers.clear())
+
+    def destroy(self) -> None:
+        """Destroy the publishers."""
+        for publisher in (*self._makers, *(self._recovered or {}).values(), self._marker_publisher):
+            self._node.destroy_publisher(publisher)
+
+
+def require_finite(estimate: Estimate) -> None:
+    """Raise ValueError naming the first array of an estimate that holds a NaN or an infinity."""
+    forecast = estimate.forecast
+    for name, values in {
+        "positions": estimate.positions,
+        "velocities": estimate.velocities,
+        "covariance": estimate.covariance,
+        "position_95": estimate.position_95,
+        "adjacency": estimate.adjacency,
+        "forecast.positions": forecast.positions,
+        "forecast.velocities": forecast.velocities,
+        "forecast.covariance": forecast.covariance,
+    }.items():
+        if not np.isfinite(values).all():
+            raise ValueError(f"the estimate's {name} are not finite: nothing is published for this window")

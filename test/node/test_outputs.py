@@ -1,0 +1,202 @@
+"""Messages of an estimate: values by hand for a planar team of three and shapes for a body."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from siha_ros.msg import AgentState  # noqa: E402
+from siha_ros.node import outputs  # noqa: E402
+from siha_ros.node.markers import FLAT, MarkerScene, ellipsoid, quaternion  # noqa: E402
+from siha_ros.node.outputs import Scene, SeenPose  # noqa: E402
+from siha_ros.window.types import Estimate, Forecast, Status, Window  # noqa: E402
+
+HALF = math.sqrt(0.5)
+
+
+def scene(dims: int = 2, **changes) -> Scene:
+    """Agents a (visible), b (hidden since 0.2 s), c (bridged); 3 grid times 0.1 s apart ending at 10.2; 2 forecast steps.
+
+    Agent i stands at (i, 10 i[, 100 i]) and moves by (1, 2[, 3]) m/s; b's covariance is diag(0.04, 0.09[, 0.16]).
+    """
+    names, times = ["a", "b", "c"], np.array([10.0, 10.1, 10.2])
+    velocity = np.array([1.0, 2.0, 3.0])[:dims]
+    start = np.arange(3.0)[:, None] * np.array([1.0, 10.0, 100.0])[:dims]
+    positions = start[:, None] + velocity * (times - times[-1])[:, None]
+    velocities = np.broadcast_to(velocity, positions.shape).copy()
+    observed = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1]], dtype=bool)
+    covariance = np.zeros((3, 3, dims, dims))
+    covariance[1, 1:] = np.diag([0.04, 0.09, 0.16][:dims])
+    adjacency = np.zeros((3, 3, 2))
+    adjacency[0, 1] = 0.1, 0.9
+    adjacency[1, 0] = 0.4, 0.6
+    adjacency[0, 2] = adjacency[2, 0] = adjacency[1, 2] = adjacency[2, 1] = 1.0, 0.0
+    ahead = np.array([10.3, 10.4])
+    forecast = Forecast(ahead, start[:, None] + velocity * (ahead - times[-1])[:, None], velocities[:, :2], covariance[:, :2])
+    window = Window(
+        names, times, np.where(observed[..., None], positions, np.nan), np.full_like(positions, np.nan), observed,
+        np.where(observed, 0.8, 0.0).astype(np.float32), np.array([Status.VISIBLE, Status.HIDDEN, Status.BRIDGED], dtype=np.int8),
+        ["", "silent", "gap"], np.array([10.2, 10.0, 10.15]), positions[:, -1], velocities[:, -1],
+    )
+    estimate = Estimate(
+        names, times, positions, velocities, covariance, np.array([[0.0] * 3, [0.0, 0.6, 0.6], [0.0] * 3]), observed, adjacency,
+        forecast, 3, 0.01, 5.0, ["", "beyond the bundle", ""],
+    )
+    poses = {"a": SeenPose(10.2, 1.5, (0.0, 0.0, HALF, HALF)), "b": SeenPose(10.0, 2.5, (0.0, 0.0, 1.0, 0.0)), "c": SeenPose(10.2, 0.5, None)}
+    values = {"group": "team", "frame_id": "map", "bundle": "springs", "edge_types": ("none", "spring"), "poses": poses, "latency": 0.02}
+    return Scene(window, estimate, **(values | changes))
+
+
+def xyz(point) -> tuple[float, float, float]:
+    return point.x, point.y, point.z
+
+
+def test_stamp_is_rounded_to_the_nearest_nanosecond():
+    stamp = outputs.to_time(12.9999999999)
+    assert (stamp.sec, stamp.nanosec) == (13, 0)
+    stamp = outputs.to_time(1.25)
+    assert (stamp.sec, stamp.nanosec) == (1, 250_000_000)
+
+
+def test_states_of_a_planar_team_stand_at_the_heights_last_seen():
+    message = outputs.states_message(scene())
+    assert (message.group, message.bundle, message.header.frame_id) == ("team", "springs", "map")
+    assert (message.header.stamp.sec, message.header.stamp.nanosec) == (10, 200_000_000)
+    assert message.latency == 0.02
+    a, b, c = message.agents
+    assert [state.name for state in message.agents] == ["a", "b", "c"]
+    assert [state.status for state in message.agents] == [AgentState.VISIBLE, AgentState.HIDDEN, AgentState.BRIDGED]
+    assert xyz(a.pose.position) == (0.0, 0.0, 1.5) and xyz(b.pose.position) == (1.0, 10.0, 2.5)
+    assert xyz(b.velocity) == (1.0, 2.0, 0.0)
+    assert b.reason == "silent; beyond the bundle" and a.reason == ""
+    assert list(b.position_covariance) == [0.04, 0, 0, 0, 0.09, 0, 0, 0, 0] and b.position_95 == 0.6
+    assert b.time_since_seen == pytest.approx(0.2) and a.time_since_seen == 0.0
+    assert (a.orientation_valid, b.orientation_valid, c.orientation_valid) == (True, False, False)
+    assert (a.pose.orientation.z, a.pose.orientation.w) == (HALF, HALF)
+    assert (b.pose.orientation.z, b.pose.orientation.w) == (1.0, 0.0)  # the last seen one
+    assert (c.pose.orientation.z, c.pose.orientation.w) == (0.0, 1.0)  # identity: none was ever seen
+
+
+def test_agent_that_was_never_seen_has_no_time_since_seen():
+    never = scene()
+    never.window.last_seen[1] = np.nan
+    assert outputs.states_message(never).agents[1].time_since_seen == -1.0
+
+
+def test_stale_scene_hides_nobody():
+    states = outputs.states_message(scene(stale=True)).agents
+    assert {state.status for state in states} == {AgentState.STALE}
+    assert {state.reason for state in states} == {"the stream has stopped"}
+
+
+def test_trajectories_hold_the_hidden_agent_over_the_window():
+    message = outputs.trajectories_message(scene())
+    assert message.agents == ["b"] and message.step == pytest.approx(0.1)
+    positions = np.array(message.positions).reshape(1, 3, 3)
+    assert np.allclose(positions[0], [[0.8, 9.6, 2.5], [0.9, 9.8, 2.5], [1.0, 10.0, 2.5]])
+    assert np.allclose(np.array(message.velocities).reshape(3, 3), [1.0, 2.0, 0.0])
+    covariance = np.array(message.covariance).reshape(3, 3, 3)
+    assert not covariance[0].any() and np.allclose(covariance[2], np.diag([0.04, 0.09, 0.0]))
+    assert list(message.observed) == [True, False, False]
+
+
+def test_graph_keeps_sender_rows_and_receiver_columns():
+    message = outputs.graph_message(scene())
+    probability = np.array(message.probability).reshape(3, 3, 2)
+    assert message.edge_types == ["none", "spring"]
+    assert probability[0, 1, 1] == pytest.approx(0.9) and probability[1, 0, 1] == pytest.approx(0.6)
+    assert list(message.reconstructed) == [False, True, False]
+
+
+def test_forecast_continues_from_the_newest_grid_time():
+    message = outputs.forecast_message(scene())
+    positions = np.array(message.positions).reshape(3, 2, 3)
+    assert message.horizon == 2
+    assert np.allclose(positions[1], [[1.1, 10.2, 2.5], [1.2, 10.4, 2.5]])
+
+
+def test_skeleton_completes_what_is_not_tracked():
+    message = outputs.skeleton_message(scene(dims=3))
+    assert message.joints == ["a", "b", "c"]
+    assert np.allclose(np.array(message.positions).reshape(3, 3)[1], [1.0, 10.0, 100.0])
+    assert list(message.tracked) == [True, False, True]
+    assert list(message.confidence) == pytest.approx([0.8, 0.0, 0.8])
+
+
+def test_recovered_pose_says_how_far_it_may_be_off():
+    message = outputs.recovered_message(scene(), 1)
+    covariance = np.array(message.pose.covariance).reshape(6, 6)
+    assert xyz(message.pose.pose.position) == (1.0, 10.0, 2.5)
+    assert np.allclose(covariance[:3, :3], np.diag([0.04, 0.09, 0.0]))
+    assert np.allclose(covariance[3:, 3:], np.eye(3) * math.pi**2)
+    seen = np.array(outputs.recovered_message(scene(), 0).pose.covariance)
+    assert not seen.any()
+
+
+@pytest.mark.parametrize("field", ["positions", "velocities", "covariance", "position_95", "adjacency"])
+def test_estimate_that_is_not_finite_is_refused_by_name(field):
+    broken = scene().estimate
+    getattr(broken, field).flat[0] = np.nan
+    with pytest.raises(ValueError, match=field):
+        outputs.require_finite(broken)
+
+
+@pytest.mark.parametrize(("name", "token"), [("robot1", "robot1"), ("cf-1", "cf_1"), ("7", "_7"), ("Left Hand", "Left_Hand"), ("_a", "_a")])
+def test_agent_names_become_valid_topic_tokens(name, token):
+    assert outputs.topic_token(name) == token
+
+
+def test_markers_show_status_spread_edges_and_forecast():
+    markers = {(m.ns, m.id): m for m in MarkerScene(size=0.2, edge_threshold=0.5).message(scene()).markers}
+    assert {ns for ns, _ in markers} == {"agents", "spread", "edges", "forecast"}
+    visible, hidden, bridged = (markers["agents", number].color for number in range(3))
+    assert len({(c.r, c.g, c.b) for c in (visible, hidden, bridged)}) == 3
+    spread = markers["spread", 1]
+    assert sorted((spread.scale.x, spread.scale.y, spread.scale.z)) == pytest.approx([FLAT, 2 * 2.4477 * 0.2, 2 * 2.4477 * 0.3])
+    assert len([ns for ns, _ in markers if ns == "spread"]) == 1
+    assert xyz(spread.pose.position) == (1.0, 10.0, 2.5)
+    edges = markers["edges", 0]
+    assert [xyz(point) for point in edges.points] == [(0.0, 0.0, 1.5), (1.0, 10.0, 2.5)]  # a-b only, the stronger direction
+    assert edges.colors[0].a == pytest.approx(0.9)
+    ribbon = [xyz(point) for point in markers["forecast", 1].points]
+    assert np.allclose(ribbon, [(1.0, 10.0, 2.5), (1.1, 10.2, 2.5), (1.2, 10.4, 2.5)])
+    for marker in markers.values():
+        q = marker.pose.orientation
+        assert q.x**2 + q.y**2 + q.z**2 + q.w**2 == pytest.approx(1.0)
+
+
+def test_marker_that_is_gone_is_deleted_once():
+    drawn = MarkerScene(size=0.2, edge_threshold=0.5)
+    drawn.message(scene())
+    found = scene()
+    found.window.status[1] = Status.VISIBLE
+    deleted = [(m.ns, m.id) for m in drawn.message(found).markers if m.action == m.DELETE]
+    assert deleted == [("spread", 1)]
+    assert not [m for m in drawn.message(found).markers if m.action == m.DELETE]
+    assert [m.action for m in drawn.clear().markers] == [3]  # DELETEALL
+    assert not [m for m in drawn.message(found).markers if m.action == m.DELETE]
+
+
+def test_ellipsoid_has_the_covariance_it_was_made_from():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        factor = rng.normal(size=(3, 3))
+        axes, q = ellipsoid(factor @ factor.T)
+        rotation = _matrix(q)
+        assert np.allclose(rotation @ np.diag(axes**2) @ rotation.T, factor @ factor.T)
+
+
+def test_quaternion_of_half_turns():
+    for axis in np.eye(3):
+        q = quaternion(2.0 * np.outer(axis, axis) - np.eye(3))
+        assert np.allclose(np.abs([q.x, q.y, q.z]), axis) and abs(q.w) < 1e-12
+
+
+def _matrix(q) -> np.ndarray:
+    """Columns are the images of the unit vectors under v -> q v q*, from the textbook product."""
+    u, w = np.array([q.x, q.y, q.z]), q.w
+    return np.stack([2 * (u @ v) * u + (w * w - u @ u) * v + 2 * w * np.cross(u, v) for v in np.eye(3)], axis=1)
