@@ -1,0 +1,132 @@
+"""Uniform grids: finite-difference velocities, resampling of irregular samples, and the velocity at the last of a few samples."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+STAMP_TOLERANCE = 1e-6
+"""Two times (s) closer than this are the same; stamps near 1.7e9 s resolve 2.4e-7 s in float64."""
+
+Array = TypeVar("Array")
+
+
+def backward_difference(positions: Array, dt: float) -> Array:
+    """Velocities [..., T, P] of positions [..., T, P] on a grid of step dt (s): v_t = (x_t - x_{t-1}) / dt, v_0 := v_1.
+
+    The one function used in training and at run time; numpy arrays and torch tensors alike.
+    """
+    shape = positions.shape  # type: ignore[attr-defined]
+    if shape[-2] < 2:
+        raise ValueError(f"backward_difference needs positions [..., T >= 2, P], got {tuple(shape)}")
+    difference = (positions[..., 1:, :] - positions[..., :-1, :]) / dt  # type: ignore[index]
+    return difference[..., [0, *range(shape[-2] - 1)], :]
+
+
+def bracket(
+    stamps: NDArray[np.float64], times: NDArray[np.float64], max_gap: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+    """The samples on both sides of each time, for all agents at once.
+
+    Args:
+        stamps: f8[A, N] (s), ascending along N apart from NaN, which marks an empty place.
+        times: f8[T] (s).
+        max_gap: longest gap (s) between two samples that may be bridged.
+
+    Returns:
+        left, right: i8[A, T] places along N; weight: f8[A, T] of the right one; known: bool[A, T], false before the
+        first sample, after the last and inside longer gaps, where the other three mean nothing.
+    """
+    agents, width = stamps.shape
+    place = np.flatnonzero(np.isfinite(stamps))
+    if not len(place):
+        nowhere = np.zeros((agents, len(times)), dtype=np.int64)
+        return nowhere, nowhere, nowhere.astype(np.float64), nowhere.astype(bool)
+    owner = place // width
+    counts = np.bincount(owner, minlength=agents)
+    sample_times = stamps.ravel()[place] - times[-1]
+    query = times - times[-1]
+    # One sorted axis for all agents: samples and queries of each agent are shifted to an interval of their own.
+    stride = 2.0 * (1.0 + max(-sample_times.min(), sample_times.max(), -query.min(), query.max()))
+    after = np.searchsorted(sample_times + stride * owner, query + stride * np.arange(agents)[:, None])
+    end = np.cumsum(counts)[:, None]
+    lowest = np.minimum(end - counts[:, None], len(place) - 1)
+    highest = np.maximum(end - 1, lowest)
+    left = np.minimum(np.maximum(after - 1, lowest), highest)
+    right = np.minimum(np.maximum(after, lowest), highest)
+    since, until = query - sample_times[left], sample_times[right] - query
+    at_left, at_right = np.abs(since) <= STAMP_TOLERANCE, np.abs(until) <= STAMP_TOLERANCE
+    gap = since + until
+    between = (since > 0) & (until > 0) & (gap <= max_gap + STAMP_TOLERANCE)
+    weight = np.where(at_left, 0.0, np.where(at_right, 1.0, since / np.where(gap > 0, gap, 1.0)))
+    known = (at_left | at_right | between) & (counts > 0)[:, None]
+    return place[left] % width, place[right] % width, weight, known
+
+
+def resample(
+    stamps: NDArray[np.float64], values: NDArray[np.float64], times: NDArray[np.float64], max_gap: float, shift: int = 0
+) -> NDArray[np.float64]:
+    """Linear interpolation of irregular samples at given times, for all agents at once.
+
+    Args:
+        stamps, times, max_gap: as those of `bracket`.
+        values: f8[A, N, D] samples at those stamps, or a ring of them whose oldest place is `shift`.
+
+    Returns:
+        f8[A, T, D], NaN before the first sample, after the last and inside longer gaps.
+    """
+    left, right, weight, known = bracket(stamps, times, max_gap)
+    row, width = np.arange(len(stamps))[:, None], stamps.shape[1]
+    low, high = values[row, (left + shift) % width], values[row, (right + shift) % width]
+    weight = weight[..., None]
+    blended = np.where(weight == 0, low, np.where(weight == 1, high, low + weight * (high - low)))
+    return np.where(known[..., None], blended, np.nan)
+
+
+def last_velocity(
+    stamps: NDArray[np.float64], positions: NDArray[np.float64], span: float, max_age: float, minimum: int = 3
+) -> NDArray[np.float64]:
+    """Velocity at the newest of a few samples: a least-squares line that a single outlier hardly bends.
+
+    The samples of the last `span` seconds are used, or the newest `minimum` where those are fewer, none older than
+    `max_age`. Two rounds of Huber weights (threshold twice the median residual) follow the first fit.
+
+    Args:
+        stamps: f8[A, N] (s) in any order, NaN where empty.
+        positions: f8[A, N, P] (m).
+        span: time (s) over which the velocity is fitted.
+        max_age: samples older than this (s), counted from the newest, are never used.
+        minimum: number of samples used even if they are older than span.
+
+    Returns:
+        f8[A, P] (m/s): zero with one usable sample, NaN without any.
+    """
+    filled = np.isfinite(stamps)
+    safe = np.where(filled, stamps, -np.inf)
+    newest = safe.argmax(axis=1)
+    row = np.arange(len(stamps))
+    age = np.where(filled, stamps[row, newest, None] - safe, np.inf)
+    rank = min(minimum, age.shape[1]) - 1
+    reach = np.minimum(max_age, np.maximum(span, np.partition(age, rank, axis=1)[:, rank]))
+    usable = age <= reach[:, None] + STAMP_TOLERANCE
+    age = np.where(usable, age, 0.0)
+    offset = np.where(usable[..., None], positions - positions[row, newest, None], 0.0)
+    middle = (np.maximum(usable.sum(axis=1), 1) - 1) // 2
+    weight = usable.astype(np.float64)
+    for fit in range(3):
+        if fit:
+            residual = offset - intercept[:, None] - age[..., None] * slope[:, None]
+            size = np.where(usable, np.sqrt(np.square(residual).sum(axis=2)), 1e150)
+            typical = np.sort(size, axis=1)[row, middle, None]
+            weight = np.where(usable, 2.0 * (typical + 1e-9) / np.maximum(size, 2.0 * (typical + 1e-9)), 0.0)
+        weighted_age = weight * age
+        total, first, second = weight.sum(axis=1), weighted_age.sum(axis=1), (weighted_age * age).sum(axis=1)
+        zeroth_moment = (weight[:, None] @ offset)[:, 0]
+        first_moment = (weighted_age[:, None] @ offset)[:, 0]
+        total = np.maximum(total, 1e-12)
+        spread = second - first * first / total
+        slope = (first_moment - (first / total)[:, None] * zeroth_moment) / np.maximum(spread, 1e-9)[:, None]
+        intercept = (zeroth_moment - first[:, None] * slope) / total[:, None]
+    return np.where(filled.any(axis=1)[:, None], -slope, np.nan)

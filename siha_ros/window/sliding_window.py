@@ -1,0 +1,552 @@
+"""Sliding window: observations of a group go in as they come, windows on a uniform grid come out at any time.
+
+One SlidingWindow serves one group (a team or a body). Memory is bounded whatever the rate. All times are stamps of the
+stream; a steady clock, passed in by the caller as `now`, only tells that the stream as a whole has stopped, and how the
+agents' clocks differ. Calls from several threads are safe.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from siha_ros.window.grid import STAMP_TOLERANCE, last_velocity, resample
+from siha_ros.window.types import Status, Window
+from siha_ros.window.visibility import Cause, Visibility, VisibilityParameters, unseen_causes
+
+LARGEST_STAMP = 1e11
+"""A stamp beyond this (s) is not in seconds."""
+
+NOTES_KEPT = 64
+"""Number of notes, and of unknown names, that are kept for the caller."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One sample of one agent.
+
+    Attributes:
+        stamp: time of the sample (s).
+        group: name of the team or body; whoever feeds the windows sorts by it.
+        agent: name of the agent.
+        position: f8[3] (m); None or NaN says that the source looked and did not see the agent.
+        velocity: f8[3] (m/s) as measured, or None.
+        orientation: quaternion (x, y, z, w), or None.
+        confidence: 0..1.
+        tracked: the source's own flag.
+    """
+
+    stamp: float
+    group: str
+    agent: str
+    position: ArrayLike | None
+    velocity: ArrayLike | None = None
+    orientation: ArrayLike | None = None
+    confidence: float = 1.0
+    tracked: bool = True
+
+
+@dataclass(frozen=True)
+class WindowParameters(VisibilityParameters):
+    """How the window treats time; the defaults suit 10 to 240 Hz.
+
+    Attributes (beside those of VisibilityParameters):
+        grid_delay: newest stamp of the group minus newest grid time (s); None is one grid step.
+        max_gap: longest gap between two samples of an agent that is filled by interpolation (s).
+        reorder_tolerance: a sample that is older than the group's newest by up to this is put in its place (s); beyond,
+            time went back.
+        stale_timeout: the stream as a whole counts as stopped after so long without a message, by the steady clock (s).
+        max_rate: samples of one agent that come faster than this are thinned (Hz); sets the memory.
+        max_agents: agents beyond this number are refused.
+        velocity_span: time over which the velocity at the last sample is fitted (s), three samples at least.
+        velocity_samples: most samples used for it.
+    """
+
+    grid_delay: float | None = None
+    max_gap: float = 0.3
+    reorder_tolerance: float = 0.5
+    stale_timeout: float = 1.0
+    max_rate: float = 480.0
+    max_agents: int = 64
+    velocity_span: float = 0.1
+    velocity_samples: int = 12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("max_gap", "reorder_tolerance", "stale_timeout", "max_rate", "velocity_span"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a number above 0")
+        if self.grid_delay is not None and not (math.isfinite(self.grid_delay) and self.grid_delay >= 0):
+            raise ValueError(f"grid_delay is {self.grid_delay}, expected seconds, 0 or more, or None for one grid step")
+        for name, least in (("max_agents", 1), ("velocity_samples", 3)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
+
+
+class SlidingWindow:
+    """The recent past of one group of agents, resampled to the model's grid on demand.
+
+    Each agent has a ring of cells of 1 / max_rate seconds that holds the newest sample of each cell, so that samples
+    in any order find their place and a flood of them takes no more memory.
+
+    Args:
+        dt: grid step (s).
+        length: number of grid times T, at least 2.
+        dims: P, 2 (x, y) or 3.
+        names: agents of a fixed group, in the order of the arrays; None for an open group, which takes each name as it
+            first appears.
+        parameters: see WindowParameters.
+
+    Attributes:
+        names: agent names.
+        rejected: number of samples that were not used, by reason.
+        resets: number of times the window started afresh, and last_reset, why it last did.
+        newest: newest stamp (s), NaN before the first.
+    """
+
+    def __init__(
+        self,
+        dt: float,
+        length: int,
+        dims: int = 3,
+        names: Sequence[str] | None = None,
+        parameters: WindowParameters | None = None,
+    ) -> None:
+        if not (math.isfinite(dt) and dt > 0):
+            raise ValueError(f"dt is {dt}, expected a grid step in seconds above 0")
+        if length < 2 or dims not in (2, 3):
+            raise ValueError(f"length is {length} and dims {dims}, expected at least 2 grid times of 2 or 3 dimensions")
+        if names is not None and len(set(names)) != len(names):
+            raise ValueError(f"agent names must differ, got {list(names)}")
+        self.dt, self.length, self.dims = dt, length, dims
+        self.parameters = p = parameters or WindowParameters()
+        self.fixed = names is not None
+        self.grid_delay = dt if p.grid_delay is None else p.grid_delay
+        self.duration = (length - 1) * dt
+        reach = max(self.duration + self.grid_delay + p.max_gap, p.reorder_tolerance)
+        self._cells = math.ceil(reach * p.max_rate) + 3
+        self._grid = -self.grid_delay - dt * np.arange(length - 1, -1, -1)
+        self._lock = threading.RLock()
+        self.rejected: Counter[str] = Counter()
+        self.resets, self.last_reset = 0, ""
+        self._notes: deque[str] = deque(maxlen=NOTES_KEPT)
+        self._unknown: set[str] = set()
+        self._arrival = math.nan
+        self._visibility = Visibility(p)
+        self.names: list[str] = list(names or [])
+        self._clear()
+
+    # ---------------------------------------------------------------- in
+
+    def add(self, observation: Observation, now: float | None = None) -> None:
+        """Take one sample of one agent; `now` is a steady clock at its arrival (s)."""
+        o = observation
+        self.add_frame(
+            o.stamp,
+            _rows([np.nan] * 3 if o.position is None else o.position),
+            np.array([o.tracked and o.position is not None]),
+            names=[o.agent],
+            velocities=None if o.velocity is None else _rows(o.velocity),
+            orientations=None if o.orientation is None else _rows(o.orientation),
+            confidence=np.array([o.confidence]),
+            complete=False,
+            now=now,
+        )
+
+    def add_frame(
+        self,
+        stamp: float,
+        positions: NDArray[np.float64],
+        tracked: NDArray[np.bool_] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        velocities: NDArray[np.float64] | None = None,
+        orientations: NDArray[np.float64] | None = None,
+        confidence: NDArray[np.float64] | None = None,
+        complete: bool = True,
+        now: float | None = None,
+    ) -> None:
+        """Take samples of several agents at one stamp.
+
+        Args:
+            stamp: (s).
+            positions: f8[n, 3] or [n, 2] (m), NaN for an agent not seen.
+            tracked: bool[n], the source's own flags.
+            names: of the n agents; None means self.names.
+            velocities: f8[n, 3] or [n, 2] (m/s), NaN where not measured.
+            orientations: f8[n, 4] quaternions (x, y, z, w), NaN where there is none.
+            confidence: f8[n], 0..1.
+            complete: the message speaks for the whole group, so that agents not named are missing from it.
+            now: a steady clock at arrival (s).
+        """
+        positions = np.asarray(positions, dtype=np.float64)
+        names = self.names if names is None else names
+        if positions.ndim != 2 or len(positions) != len(names) or positions.shape[1] not in (2, 3):
+            raise ValueError(f"positions have shape {positions.shape}, expected ({len(names)}, 3), one row per name")
+        frame = _Frame(
+            float(stamp),
+            names,
+            positions,
+            np.ones(len(names), dtype=bool) if tracked is None else np.asarray(tracked, dtype=bool),
+            velocities,
+            orientations,
+            confidence,
+            complete,
+        )
+        with self._lock:
+            if now is not None:
+                self._arrival = now
+            self._take(frame, now)
+
+    def reset(self, reason: str = "asked for") -> None:
+        """Forget all samples (and the names of an open group) and start afresh."""
+        with self._lock:
+            self._note(f"window reset: {reason}")
+            self.resets += 1
+            self.last_reset = reason
+            self._clear()
+
+    # ---------------------------------------------------------------- out
+
+    def window(self, now: float | None = None) -> Window | None:
+        """The window that ends at the newest stamp minus grid_delay; None until the group was heard for its whole length.
+
+        Args:
+            now: the steady clock (s). Where no message has come for stale_timeout, every agent that is not hidden is STALE.
+        """
+        with self._lock:
+            if not self.warm:
+                return None
+            p, v = self.parameters, self._visibility
+            self._silence()
+            shown = v.shown
+            times = self.newest + self._grid
+            ring = (self._cell(self.newest) + 1) % self._cells
+            stamps = np.concatenate([self._stamps[:, ring:], self._stamps[:, :ring]], axis=1)
+            until = np.where(shown, np.inf, np.where(v.ever_shown, v.last_good, -np.inf))
+            oldest = self.newest - (self._cells - 2) / p.max_rate
+            stamps[~((stamps >= oldest) & (stamps <= until[:, None]))] = np.nan
+            values = resample(stamps, self._values, times, p.max_gap, shift=ring)
+            self._keep_last(np.flatnonzero(shown))
+            self._bridge(times, values)
+            positions = np.ascontiguousarray(values[..., : self.dims])
+            observed = np.isfinite(positions[..., 0])
+            status, reason = v.verdict(self.newest, self._started, times[-1], observed[:, -1], self.fixed)
+            if self.stale(now):
+                stopped = status != Status.HIDDEN
+                status[stopped] = Status.STALE
+                text = f"the stream stopped {(now or 0.0) - self._arrival:.1f} s ago"
+                reason = [text if stop else why for stop, why in zip(stopped, reason, strict=True)]
+            return Window(
+                names=list(self.names),
+                times=times,
+                positions=positions,
+                velocities=np.ascontiguousarray(values[..., self.dims : 2 * self.dims]),
+                observed=observed,
+                confidence=np.where(observed, values[..., -1], 0.0).astype(np.float32),
+                status=status,
+                reason=reason,
+                last_seen=v.last_good.copy(),
+                last_position=self._last_position.copy(),
+                last_velocity=self._last_velocity.copy(),
+            )
+
+    @property
+    def warm(self) -> bool:
+        """The group has been heard for the whole length of a window."""
+        return bool(self.newest - self._started >= self.duration + self.grid_delay - STAMP_TOLERANCE)
+
+    def stale(self, now: float | None) -> bool:
+        """No message at all for stale_timeout by the steady clock."""
+        return now is not None and now - self._arrival > self.parameters.stale_timeout
+
+    @property
+    def orientations(self) -> NDArray[np.float64]:
+        """f8[A, 4] quaternion (x, y, z, w) at the last sample that had a valid one, NaN without any."""
+        return self._orientations.copy()
+
+    @property
+    def heights(self) -> NDArray[np.float64]:
+        """f8[A] z (m) of the last believed sample, NaN without any or where positions are planar."""
+        return self._heights.copy()
+
+    @property
+    def clock_offsets(self) -> NDArray[np.float64]:
+        """f8[A] (s): how far each agent's stamps run ahead of the group's middle one, by the shortest delay from stamp to
+        arrival; NaN where `now` was never given."""
+        if np.isnan(self._delay).all():
+            return np.full(len(self._delay), np.nan)
+        return np.nanmedian(self._delay) - self._delay
+
+    def take_notes(self) -> list[str]:
+        """What happened since the last call and is worth a line in a log: resets, unknown names, first rejections."""
+        with self._lock:
+            notes = list(self._notes)
+            self._notes.clear()
+            return notes
+
+    # ---------------------------------------------------------------- time
+
+    def _take(self, frame: _Frame, now: float | None = None) -> None:
+        stamp = frame.stamp
+        if not math.isfinite(stamp) or stamp > LARGEST_STAMP:
+            return self._reject("stamp is NaN, Inf or not in seconds", frame)
+        if stamp <= 0:
+            return self._reject("stamp is zero or negative", frame)
+        if not self.newest - self.parameters.reorder_tolerance <= stamp <= self.newest + self.duration:
+            if not math.isnan(self.newest):
+                return self._suspect_jump(frame)
+        elif self._suspects:
+            self._drop_suspects()
+        self._store(frame, now)
+
+    def _suspect_jump(self, frame: _Frame) -> None:
+        """Time jumped for one source. It has jumped for the group once most of those heard say so, or only they speak."""
+        p = self.parameters
+        if self._suspects and abs(frame.stamp - self._suspects[-1].stamp) > self.duration:
+            self._drop_suspects()
+        self._suspects.append(frame)
+        jumped = {name for suspect in self._suspects for name in suspect.names}
+        recent = self._visibility.last_message >= self.newest - p.silence_timeout
+        heard = jumped.union(name for name, is_recent in zip(self.names, recent, strict=True) if is_recent)
+        stamps = [suspect.stamp for suspect in self._suspects]
+        if 2 * len(jumped) <= len(heard) and max(stamps) - min(stamps) < p.silence_timeout:
+            return
+        if frame.stamp < self.newest:
+            reason = f"time went back by {self.newest - stamps[0]:.3f} s"
+        else:
+            reason = f"gap of {stamps[0] - self.newest:.3f} s, longer than the window of {self.duration:.3f} s"
+        confirmed = list(self._suspects)
+        self._suspects.clear()
+        self.reset(reason)
+        for suspect in confirmed:
+            self._take(suspect)
+
+    def _drop_suspects(self) -> None:
+        for suspect in self._suspects:
+            self._reject("stamp far from the group's", suspect)
+        self._suspects.clear()
+
+    def _silence(self) -> None:
+        hidden, broken = self._visibility.silence(self.newest, self._resumed)
+        self._hide(hidden)
+        self._forget_run(broken)
+
+    # ---------------------------------------------------------------- buffers
+
+    def _store(self, frame: _Frame, now: float | None) -> None:
+        index, rows = self._indices(frame)
+        if math.isnan(self.newest):
+            self.newest = self._started = self._resumed = frame.stamp
+        elif frame.stamp > self.newest:
+            if frame.stamp - self.newest > self.parameters.silence_timeout:
+                self._resumed = frame.stamp
+            self.newest = frame.stamp
+        self._silence()
+        tracked, positions = frame.tracked, frame.positions
+        orientations = None if frame.orientations is None else np.asarray(frame.orientations, dtype=np.float64)
+        causes = unseen_causes(positions, tracked, orientations)
+        seen = causes == Cause.SEEN
+        if rows is not None:
+            causes, seen = causes[rows], seen[rows]
+        if now is not None:
+            delay, known = now - frame.stamp, self._delay[index]
+            self._delay[index] = np.where(delay < known + 0.01 * (delay - known), delay, known + 0.01 * (delay - known))
+            self._delay[index[np.isnan(known)]] = delay
+        good = index[seen]
+        all_index, all_causes = index, causes
+        if frame.complete and len(index) < len(self.names):
+            absent = np.setdiff1d(np.arange(len(self.names)), index)
+            all_index = np.concatenate([index, absent])
+            all_causes = np.concatenate([causes, np.full(len(absent), Cause.MISSING, dtype=np.int8)])
+        hidden, broken = self._visibility.observe(all_index, frame.stamp, all_causes)
+        self._hide(hidden)
+        self._forget_run(broken)
+        if len(good):
+            chosen = np.flatnonzero(seen) if rows is None else rows[seen]
+            self._write(good, chosen, frame, orientations)
+
+    def _write(
+        self, good: NDArray[np.int64], rows: NDArray[np.int64], frame: _Frame, orientations: NDArray | None
+    ) -> None:
+        """Put the usable rows of a frame into the rings of the agents `good`."""
+        stamp, dims = frame.stamp, self.dims
+        slot = self._cell(stamp) % self._cells
+        present = self._stamps[good, slot]
+        fresh = ~(present >= stamp)
+        if not fresh.all():
+            self.rejected["duplicate stamp"] += int((present == stamp).sum())
+            good, rows = good[fresh], rows[fresh]
+        values = np.full((len(good), 2 * dims + 1), np.nan)
+        values[:, :dims] = frame.positions[rows, :dims]
+        if frame.velocities is not None:
+            velocities = np.asarray(frame.velocities, dtype=np.float64)[rows, :dims]
+            values[:, dims : 2 * dims] = np.where(np.isfinite(velocities).all(axis=1, keepdims=True), velocities, np.nan)
+        confidence = 1.0 if frame.confidence is None else np.asarray(frame.confidence, dtype=np.float64)[rows]
+        values[:, -1] = np.clip(np.nan_to_num(confidence), 0.0, 1.0)
+        self._stamps[good, slot] = stamp
+        self._values[good, slot] = values
+        turn = self._turn[good]
+        self._recent_stamps[good, turn] = stamp
+        self._recent_positions[good, turn] = values[:, :dims]
+        self._turn[good] = (turn + 1) % self.parameters.velocity_samples
+        newest = self._visibility.last_message[good] == stamp
+        good, rows = good[newest], rows[newest]
+        self._latest[good] = values[newest]
+        if frame.positions.shape[1] == 3:
+            self._heights[good] = frame.positions[rows, 2]
+        if orientations is not None:
+            quaternions = orientations[rows]
+            valid = np.isfinite(quaternions).all(axis=1) & quaternions.any(axis=1)
+            self._orientations[good[valid]] = quaternions[valid]
+
+    def _bridge(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+        """Extrapolate the newest grid times of shown agents that have no sample after them yet."""
+        v, limit = self._visibility, self.parameters.silence_timeout
+        behind = np.flatnonzero(v.shown & (v.last_good < times[-1] - STAMP_TOLERANCE))
+        if not len(behind):
+            return
+        age = times - v.last_good[behind, None]
+        agent, time = np.nonzero((age > STAMP_TOLERANCE) & (age <= limit))
+        age, agent = age[agent, time], behind[agent]
+        latest, dims = self._latest[agent], self.dims
+        values[agent, time, :dims] = self._last_position[agent] + age[:, None] * self._last_velocity[agent]
+        values[agent, time, dims : 2 * dims] = latest[:, dims : 2 * dims]
+        values[agent, time, -1] = latest[:, -1] * (1.0 - age / limit)
+
+    def _keep_last(self, index: NDArray[np.int64]) -> None:
+        """Position and velocity at the last sample of agents that are shown, or were until now."""
+        if len(index):
+            p = self.parameters
+            self._last_position[index] = self._latest[index, : self.dims]
+            self._last_velocity[index] = last_velocity(
+                self._recent_stamps[index], self._recent_positions[index], p.velocity_span, 2.0 * p.max_gap
+            )
+
+    def _hide(self, index: NDArray[np.int64]) -> None:
+        if len(index):
+            self._keep_last(index)
+            self._recent_stamps[index] = np.nan
+
+    def _forget_run(self, index: NDArray[np.int64]) -> None:
+        """Drop the samples of a run that ended before it was believed."""
+        if len(index):
+            v = self._visibility
+            believed = np.where(v.ever_shown[index], v.last_good[index], -np.inf)
+            self._stamps[index] = np.where(self._stamps[index] > believed[:, None], np.nan, self._stamps[index])
+            self._recent_stamps[index] = np.nan
+
+    def _cell(self, stamp: float) -> int:
+        return math.floor(stamp * self.parameters.max_rate)
+
+    def _indices(self, frame: _Frame) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Places of the frame's agents, and the rows they stand in (None for all), first row of a name that comes twice."""
+        if frame.names is self.names or frame.names == self._known_names:
+            return self._known_index, None
+        found: dict[int, int] = {}
+        for row, name in enumerate(frame.names):
+            place = self._place.get(name)
+            if place is None:
+                place = self._join(name)
+            if place is None:
+                continue
+            if place in found:
+                self._reject_name("name twice in one message", name)
+                continue
+            found[place] = row
+        index = np.fromiter(found.keys(), dtype=np.int64, count=len(found))
+        if len(found) == len(frame.names):
+            self._known_names, self._known_index = list(frame.names), index
+            return index, None
+        return index, np.fromiter(found.values(), dtype=np.int64, count=len(found))
+
+    def _join(self, name: str) -> int | None:
+        if self.fixed:
+            self._reject_name("unknown agent", name)
+            return None
+        if len(self.names) >= self.parameters.max_agents:
+            self._reject_name(f"more than {self.parameters.max_agents} agents", name)
+            return None
+        self.names = [*self.names, name]
+        self._grow(len(self.names))
+        return self._place[name]
+
+    def _clear(self) -> None:
+        self.newest = self._started = self._resumed = math.nan
+        self._suspects: deque[_Frame] = deque(maxlen=4 * self.parameters.max_agents)
+        if not self.fixed:
+            self.names = []
+        self._visibility.clear(0)
+        cells, dims, recent = self._cells, self.dims, self.parameters.velocity_samples
+        self._stamps = np.zeros((0, cells))
+        self._values = np.zeros((0, cells, 2 * dims + 1))
+        self._recent_stamps = np.zeros((0, recent))
+        self._recent_positions = np.zeros((0, recent, dims))
+        self._latest = np.zeros((0, 2 * dims + 1))
+        self._last_position = self._last_velocity = np.zeros((0, dims))
+        self._orientations = np.zeros((0, 4))
+        self._heights = self._delay = np.zeros(0)
+        self._turn = np.zeros(0, dtype=np.int64)
+        self._grow(len(self.names))
+
+    def _grow(self, agents: int) -> None:
+        """Make room, empty, for agents that joined; joining is rare."""
+        for name in (
+            "_stamps",
+            "_values",
+            "_recent_stamps",
+            "_recent_positions",
+            "_latest",
+            "_last_position",
+            "_last_velocity",
+            "_orientations",
+            "_heights",
+            "_delay",
+        ):
+            array = getattr(self, name)
+            empty = np.full((agents - len(array), *array.shape[1:]), np.nan)
+            setattr(self, name, np.concatenate([array, empty]))
+        self._turn = np.concatenate([self._turn, np.zeros(agents - len(self._turn), dtype=np.int64)])
+        self._visibility.grow(agents)
+        self._place = {name: place for place, name in enumerate(self.names)}
+        self._known_names, self._known_index = list(self.names), np.arange(agents)
+
+    # ---------------------------------------------------------------- notes
+
+    def _reject(self, reason: str, frame: _Frame) -> None:
+        if not self.rejected[reason]:
+            self._note(f"sample of {', '.join(frame.names[:3])} not used: {reason}")
+        self.rejected[reason] += len(frame.names)
+
+    def _reject_name(self, reason: str, name: str) -> None:
+        self.rejected[reason] += 1
+        if name not in self._unknown and len(self._unknown) < NOTES_KEPT:
+            self._unknown.add(name)
+            self._note(f"sample of {name} not used: {reason}")
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Samples of several agents at one stamp, as add_frame takes them."""
+
+    stamp: float
+    names: Sequence[str]
+    positions: NDArray[np.float64]
+    tracked: NDArray[np.bool_]
+    velocities: ArrayLike | None
+    orientations: ArrayLike | None
+    confidence: ArrayLike | None
+    complete: bool
+
+
+def _rows(vector: ArrayLike) -> NDArray[np.float64]:
+    return np.asarray(vector, dtype=np.float64)[None]
