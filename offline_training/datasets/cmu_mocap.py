@@ -1,9 +1,12 @@
-"""Reads Acclaim motion capture (an ASF skeleton and its AMC motions, as the CMU database gives them) as joint positions.
+"""Reads Acclaim motion capture (an ASF skeleton and its AMC motions, as the CMU database gives them) as joint
+positions.
 
-Positions are metres with z up; at rest the subject faces +x and its left is +y. Any skeleton of the format is read: other
-axis orders, units and line ends, blank lines, comments, and AMC files without their header. What cannot be read is one
-`MocapError` with file and line. Translating or stretching bones (degrees of freedom tx, ty, tz, l) are not supported.
+Positions are metres with z up; at rest the subject faces +x and its left is +y. Any skeleton of the format is read:
+other axis orders, units and line ends, blank lines, comments, and AMC files without their header. What cannot be read
+is one `MocapError` with file and line. Translating or stretching bones (degrees of freedom tx, ty, tz, l) are not
+supported.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -61,7 +64,10 @@ def load_subject(folder: str | Path, rate: float = CMU_RATE) -> list[Trial]:
             f"{folder}: expected one .asf file and at least one .amc file, found {len(skeletons)} and {len(motions)}"
         )
     skeleton = read_skeleton(skeletons[0])
-    return [Trial(path.stem, skeleton.joints, joint_positions(skeleton, read_motion(path, skeleton)), rate) for path in motions]
+    return [
+        Trial(path.stem, skeleton.joints, joint_positions(skeleton, read_motion(path, skeleton)), rate)
+        for path in motions
+    ]
 
 
 def read_skeleton(path: str | Path) -> Skeleton:
@@ -77,7 +83,11 @@ def read_motion(path: str | Path, skeleton: Skeleton) -> np.ndarray:
     """
     path = Path(path)
     index = {name: i for i, name in enumerate(skeleton.joints)}
-    slots = [["TX", "TY", "TZ", *_ROTATIONS].index(c) + 6 * i for i, channels in enumerate(skeleton.channels) for c in channels]
+    slots = [
+        ["TX", "TY", "TZ", *_ROTATIONS].index(c) + 6 * i
+        for i, channels in enumerate(skeleton.channels)
+        for c in channels
+    ]
     starts = np.cumsum([0] + [len(channels) for channels in skeleton.channels])
     moving = {i for i, channels in enumerate(skeleton.channels) if channels}
     radians = skeleton.radians
@@ -145,7 +155,9 @@ def every_second_frame(trial: Trial) -> list[Trial]:
 
 
 def _euler_matrices(angles: np.ndarray, orders: list[str]) -> np.ndarray:
-    """Rotation matrices [..., A, 3, 3] of angles [..., A, 3] about x, y, z, applied in each joint's order about fixed axes."""
+    """Rotation matrices [..., A, 3, 3] of angles [..., A, 3] about x, y, z, applied in each joint's order about
+    fixed axes.
+    """
     cos, sin = np.cos(angles), np.sin(angles)
     about = {}
     for k, axis in enumerate("XYZ"):
@@ -236,7 +248,9 @@ class _SkeletonParser:
         index = {name: i for i, name in enumerate(joints)}
         unplaced = [name for name in joints[1:] if self._distance_to_root(name) is None]
         if unplaced or not joints[1:]:
-            raise self._error(f"bones without a way to the root in the hierarchy: {', '.join(unplaced) or 'no bones at all'}")
+            raise self._error(
+                f"bones without a way to the root in the hierarchy: {', '.join(unplaced) or 'no bones at all'}"
+            )
         orders = [bone["order"] for bone in self.bones]
         angles = np.array([bone.get("angles", [0.0, 0.0, 0.0]) for bone in self.bones])
         return Skeleton(

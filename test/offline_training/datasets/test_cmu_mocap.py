@@ -1,4 +1,5 @@
 """The ASF/AMC reader, against joints worked out by hand, broken files, and (where it is at hand) a real subject."""
+
 from __future__ import annotations
 
 import os
@@ -91,7 +92,9 @@ def test_rest_pose_in_metres_with_z_up(tmp_path):
     (trial,) = load_subject(write(tmp_path, HEADER + frame(root="1 20 3 0 0 0")))
     # the file's x is the subject's left, y up, z ahead
     expected = [[x + 1, y + 20, z + 3] for x, y, z in REST]
-    np.testing.assert_allclose(trial.positions[:, 0], [[z * UNIT, x * UNIT, y * UNIT] for x, y, z in expected], atol=1e-12)
+    np.testing.assert_allclose(
+        trial.positions[:, 0], [[z * UNIT, x * UNIT, y * UNIT] for x, y, z in expected], atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,9 @@ def test_axis_order_is_the_order_of_rotation(tmp_path):
 
 
 def test_order_of_the_values(tmp_path):
-    skeleton = SKELETON.replace("dof rx ry rz", "dof rz rx ry").replace("order TX TY TZ RX RY RZ", "order RZ RY RX TX TY TZ")
+    skeleton = SKELETON.replace("dof rx ry rz", "dof rz rx ry").replace(
+        "order TX TY TZ RX RY RZ", "order RZ RY RX TX TY TZ"
+    )
     found = joints(tmp_path, HEADER + frame(root="90 0 0 5 6 7", upper="90 0 0"), skeleton)[:, 0]
     # the root turns x onto y, upper turns once more: upper's (1,0,0) points to -x, lower's (0,1,0) to -y
     np.testing.assert_allclose(found[:3], [[5, 6, 7], [3, 6, 7], [3, 5, 7]], atol=1e-9)
@@ -134,7 +139,9 @@ def test_units(tmp_path):
     radians = SKELETON.replace("angle deg", "angle rad").replace("axis 0 0 90", f"axis 0 0 {np.pi / 2}")
     motion = frame(upper=f"0 0 {np.pi / 2}", lower=f"{np.pi / 2}")
     np.testing.assert_allclose(joints(tmp_path, motion, radians)[3, 0], [-1, 3, 0], atol=1e-9)
-    np.testing.assert_allclose(joints(tmp_path, HEADER + frame(upper="0 0 90", lower="90"))[3, 0], [-1, 3, 0], atol=1e-9)
+    np.testing.assert_allclose(
+        joints(tmp_path, HEADER + frame(upper="0 0 90", lower="90"))[3, 0], [-1, 3, 0], atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +170,11 @@ def test_errors_in_a_motion_name_file_and_line(tmp_path, old, new, message):
         ("length 2", "length two", "hand.asf:17: expected numbers, got 'two'"),
         ("     length 2\n", "", "hand.asf:22: the bone that begins in line 13 has no length"),
         ("direction 0 3 0", "direction 0 0 0", "hand.asf:31: the direction of lower is zero"),
-        ("XYZ\n    dof rx ry rz", "XYX\n    dof rx ry rz", "hand.asf:18: expected an axis order such as XYZ, got 'XYX'"),
+        (
+            "XYZ\n    dof rx ry rz",
+            "XYX\n    dof rx ry rz",
+            "hand.asf:18: expected an axis order such as XYZ, got 'XYX'",
+        ),
         ("dof rx ry rz", "dof rx ry tz", "hand.asf:19: degree of freedom 'TZ' is not supported here, or given twice"),
         ("    lower tip\n", "", "hand.asf:43: bones without a way to the root in the hierarchy: tip"),
         ("    lower tip\n", "    lower top\n", "hand.asf:43: the hierarchy names 'top', which is no bone"),
