@@ -1,0 +1,133 @@
+"""Runs a demo: starts node, simulator or player and viewer, scores while they run, and sums up.
+
+Options are flags or environment variables, see siha_ros.demo.options. Ends by itself, or cleanly on Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from siha_ros.demo.options import Options, parse_options
+from siha_ros.demo.processes import Processes
+from siha_ros.resources import bundle_path, config_path
+
+SCORER = "demo_scorer"
+TEAM = [f"robot_{i}" for i in range(1, 8)]
+GRACE = 0.5  # s after the last frame in which the last estimates arrive
+
+
+class DemoError(RuntimeError):
+    """A demo that cannot go on; one line, and what a child process said last."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry of `make demo`: 0 after a run or Ctrl-C, 1 with one line where it cannot run."""
+    options = parse_options(sys.argv[1:] if argv is None else argv)
+    console = Console()
+    os.environ.setdefault("ROS_DOMAIN_ID", str(random.randint(1, 101)))
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    from siha_ros.demo.publishing import stop_on_signals
+
+    stop = stop_on_signals()
+    try:
+        with tempfile.TemporaryDirectory(prefix="siha_demo_") as folder:
+            _run(options, console, Processes(Path(folder)), stop)
+    except (DemoError, FileNotFoundError, ValueError) as error:
+        console.print(f"demo: {error}", style="red", markup=False, highlight=False)
+        return 1
+    return 0
+
+
+def _run(options: Options, console: Console, processes: Processes, stop: threading.Event) -> None:
+    bundle = bundle_path(options.bundle)
+    _check(options)
+    try:
+        processes.start("node", "siha_ros.node.main", node_arguments(bundle))
+        name, module, arguments = source_command(options, bundle)
+        processes.start(name, module, arguments)
+        if not options.headless:
+            port = options.port or _free_port()
+            processes.start("viewer", "siha_ros.viewer", ["--port", str(port)])
+            console.print(f"3-D view: http://localhost:{port}", highlight=False)
+        _score(options, bundle, name, console, processes, stop)
+    finally:
+        processes.stop()
+
+
+def node_arguments(bundle: Path) -> list[str]:
+    """ROS arguments of the node: the parameter file that launch uses too, and the bundle."""
+    return ["--ros-args", "--params-file", str(config_path("siha.yaml")), "-p", f"bundle:={bundle}"]
+
+
+def source_command(options: Options, bundle: Path) -> tuple[str, str, list[str]]:
+    """Name, module and arguments of the process that publishes: simulator or player."""
+    wait = ["--wait-for", "siha", SCORER]
+    if options.body is None:
+        flags = ["--seed", options.seed, "--duration", options.duration, "--losses", options.losses]
+        return "simulator", "siha_ros.demo.simulator", [*map(str, flags), *wait]
+    flags = [options.body, "--limb", options.limb, "--duration", options.duration, "--bundle", bundle]
+    trials = ["--trial", *options.trials] if options.trials else []
+    return "player", "siha_ros.demo.player", [*map(str, flags), *trials, *(["--force"] if options.force else []), *wait]
+
+
+def _score(options: Options, bundle: Path, source: str, console: Console, processes: Processes, stop: threading.Event) -> None:
+    import rclpy
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.signals import SignalHandlerOptions
+
+    from siha_ros.demo.methods import baseline_methods, window_factory
+    from siha_ros.demo.scorer import Scorer
+    from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS, Score
+    from siha_ros.demo.summary import LiveTable
+    from siha_ros.estimator import load_estimator
+
+    estimator = load_estimator(bundle, device="cpu")
+    score = Score(BODY_BINS if options.body else TEAM_BINS)
+    methods = baseline_methods(estimator)
+    make_window, grid_delay = window_factory(estimator.bundle.config)
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        node = rclpy.create_node(SCORER)
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        scorer = Scorer(
+            node, score, agents=[] if options.body else TEAM, make_window=make_window, grid_delay=grid_delay, methods=methods
+        )
+        table = LiveTable(console, ["siha", *methods], with_graph=options.body is None)
+        next_row = time.monotonic() + 1.0
+        ended: float | None = None
+        while not stop.is_set() and (ended is None or time.monotonic() < ended + GRACE):
+            executor.spin_once(timeout_sec=0.02)
+            scorer.process()
+            if time.monotonic() >= next_row:
+                next_row += 1.0
+                if score.stamps:
+                    table.add(scorer.row())
+            ended = ended or _source_ended(source, processes)
+        scorer.process(flush=True)
+        executor.shutdown()
+    finally:
+        rclpy.try_shutdown()
+    _sum_up(options, score, console)
+    if not score.stamps and not stop.is_set():
+        raise DemoError(f"the node gave no estimate; its last lines:\n{processes.last_lines('node')}")
+
+
+def _source_ended(source: str, processes: Processes) -> float | None:
+    """The time at which simulator or player ended well, None while it runs. Raises DemoError where it or the node failed."""
+    code = processes.exit_code(source)
+    if code:
+        raise DemoError(f"the {source} ended with code {code}:\n{processes.last_lines(source)}")
+    if (node := processes.exit_code("node")) is not None:
+        raise DemoError(f"the node ended with code {node}:\n{processes.last_lines('node')}")
+    return None if code is None else time.monotonic()

@@ -1,0 +1,115 @@
+"""Simulator and player as processes of their own, heard over DDS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs rclpy")
+pytest.importorskip("siha_ros.msg", reason="needs the built messages")
+pytestmark = pytest.mark.ros
+
+ROOT = Path(__file__).parents[2]
+
+
+class Ear:
+    """A node in a domain of its own that keeps (stamp, message) by topic."""
+
+    def __init__(self, topics):
+        import rclpy
+        from rclpy.executors import SingleThreadedExecutor
+
+        from siha_ros.demo.publishing import RELIABLE, seconds
+
+        self.domain = 60 + os.getpid() % 40
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context, domain_id=self.domain)
+        self.node = rclpy.create_node("demo_ear", context=self.context)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        self.heard = {topic: [] for topic in topics}
+        for topic, kind in topics.items():
+            self.node.create_subscription(
+                kind, topic, lambda m, t=topic: self.heard[t].append((seconds(m.header.stamp), m)), RELIABLE
+            )
+
+    def run(self, module, *arguments, limit=40.0):
+        """Listen while a process runs; its exit code."""
+        environment = os.environ | {"ROS_DOMAIN_ID": str(self.domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+        process = subprocess.Popen([sys.executable, "-m", module, *map(str, arguments)], env=environment, cwd=ROOT)
+        deadline = time.monotonic() + limit
+        while process.poll() is None and time.monotonic() < deadline:
+            self.executor.spin_once(timeout_sec=0.05)
+        process.kill()
+        for _ in range(50):
+            self.executor.spin_once(timeout_sec=0.01)
+        return process.wait()
+
+    def close(self):
+        self.executor.shutdown()
+        self.node.destroy_node()
+        self.context.try_shutdown()
+
+
+@pytest.fixture
+def ear():
+    ears = []
+
+    def make(topics):
+        ears.append(Ear(topics))
+        return ears[-1]
+
+    yield make
+    for one in ears:
+        one.close()
+
+
+def test_team_is_published_at_50_hz_and_two_robots_fall_silent(ear):
+    from geometry_msgs.msg import PoseStamped
+
+    from siha_ros.demo.schedule import loss_schedule
+    from siha_ros.msg import InteractionGraph, SkeletonFrame
+
+    names = [f"robot_{i}" for i in range(1, 8)]
+    topics = {f"/{name}/pose": PoseStamped for name in names}
+    one = ear(topics | {"/truth": SkeletonFrame, "/truth_graph": InteractionGraph})
+    arguments = ("--seed", 5, "--duration", 6, "--wait-for", "demo_ear")
+    assert one.run("siha_ros.demo.simulator", *arguments) == 0
+    (loss,) = loss_schedule(names, 6.0, seed=5)
+    assert (loss.start, loss.end) == (2.0, 4.0)
+    truth = one.heard["/truth"]
+    begin = truth[0][0]
+    truth_at = {stamp: np.array(m.positions).reshape(-1, 3) for stamp, m in truth}
+    tracked = {stamp: m.tracked for stamp, m in truth}
+    assert truth[0][1].joints == names
+    assert len(truth) > 6 * 50 * 0.8  # a busy machine misses ticks
+    for index, name in enumerate(names):
+        heard = one.heard[f"/{name}/pose"]
+        stamps = np.array([stamp for stamp, _ in heard])
+        assert np.median(np.diff(stamps)) == pytest.approx(0.02, abs=0.002)
+        gap = np.diff(stamps).argmax()
+        if name in loss.agents:
+            assert stamps[gap] - begin == pytest.approx(2.0, abs=0.1)
+            assert stamps[gap + 1] - begin == pytest.approx(4.0, abs=0.1)
+        else:
+            assert np.diff(stamps).max() < 1.0
+        for stamp, message in heard:
+            place = message.pose.position
+            assert (place.x, place.y, place.z) == pytest.approx(tuple(truth_at[stamp][index]), abs=1e-12)
+            assert place.z == 0.0 and tracked[stamp][index]
+        assert sum(seen[index] for seen in tracked.values()) == len(heard)
+    _, graph = one.heard["/truth_graph"][0]
+    edges = np.array(graph.probability).reshape(7, 7, 2)
+    assert np.array_equal(edges[..., 1], edges[..., 1].T) and set(edges[..., 1].ravel()) == {0.0, 1.0}
+    np.testing.assert_array_equal(edges.sum(-1), 1 - np.eye(7))
+
+
+def test_simulator_says_in_one_line_what_is_wrong(ear):
+    one = ear({})
+    assert one.run("siha_ros.demo.simulator", "--hidden", 7) == 1
