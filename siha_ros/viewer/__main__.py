@@ -1,7 +1,7 @@
-"""`python -m siha_ros.viewer`: see app.main for the options."""
+"""`python -m siha_ros.viewer`: see main.main for the options."""
 
 import sys
 
-from siha_ros.viewer.app import main
+from siha_ros.viewer.main import main
 
 sys.exit(main())

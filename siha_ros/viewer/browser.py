@@ -1,4 +1,4 @@
-"""Draws a SceneState in the browser with viser: one handle per layer, updated in place, nothing re-created per frame."""
+"""Draws a SceneState in the browser with viser: one handle per layer, updated in place, nothing made anew per frame."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import contextlib
 import io
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import viser
 from numpy.typing import NDArray
 
 from siha_ros.viewer.panel import legend_html, summary_html
-from siha_ros.viewer.scene_state import (
-    EDGE_COLOUR,
-    STATUS_COLOURS,
-    Lines,
-    Ribbons,
-    Scene,
-    SceneState,
-    Spheres,
-    Tubes,
-    View,
-)
+from siha_ros.viewer.scene import STATUS_COLOURS, Balls, Bands, Lines, Scene, Tubes, View
+from siha_ros.viewer.scene_state import HISTORY_SECONDS, SceneState
 from siha_ros.window.types import Status
 
 EVERYONE = "all agents"
@@ -31,6 +23,10 @@ PLOT_PERIOD = 0.5  # s
 HIDDEN = STATUS_COLOURS[Status.HIDDEN]
 VISIBLE = STATUS_COLOURS[Status.VISIBLE]
 FIELD_OF_VIEW = np.deg2rad(38)
+AGE: dict[str, Any] = {"label": "s"}
+SPREAD_CURVE: dict[str, Any] = {"label": "95 % radius", "stroke": "#d55e00", "width": 1.5, "dash": (6, 4)}
+ERROR_CURVE: dict[str, Any] = {"label": "error", "stroke": "#111827", "width": 2}
+LATENCY_CURVE: dict[str, Any] = {"label": "latency", "stroke": "#546278", "width": 1.5}
 VIEW_DIRECTION = np.array([0.25, -1.0, 0.85]) / np.linalg.norm([0.25, -1.0, 0.85])
 
 
@@ -80,7 +76,10 @@ class BrowserView:
         scene = self._server.scene
         scene.set_up_direction("+z")
         scene.world_axes.visible = False
-        scene.configure_environment_map("studio", environment_intensity=0.35)
+        scene.configure_environment_map("studio", environment_intensity=0.25)
+        scene.configure_default_lights(False)
+        scene.add_light_ambient("/light/ambient", intensity=0.9)
+        scene.add_light_directional("/light/sun", position=(2.0, -3.0, 6.0), intensity=1.6, cast_shadow=True)
         self._root = scene.add_frame("/siha", show_axes=False)
         self._grid = scene.add_grid(
             "/siha/ground",
@@ -88,8 +87,8 @@ class BrowserView:
             height=200.0,
             cell_size=1.0,
             section_size=5.0,
-            cell_color=(226, 230, 236),
-            section_color=(203, 210, 220),
+            cell_color=(238, 240, 244),
+            section_color=(220, 225, 232),
             fade_distance=60.0,
             shadow_opacity=0.18,
         )
@@ -102,8 +101,8 @@ class BrowserView:
         self._trails = _LineLayer(scene, "/siha/trails", thickness=3.0)
         self._forecast = _LineLayer(scene, "/siha/forecast", thickness=2.0)
         self._misses = _LineLayer(scene, "/siha/misses", thickness=1.5)
-        self._ribbons_seen = _RibbonLayer(scene, "/siha/ribbons_seen", VISIBLE, opacity=0.14)
-        self._ribbons_hidden = _RibbonLayer(scene, "/siha/ribbons_hidden", HIDDEN, opacity=0.2)
+        self._bands_seen = _BandLayer(scene, "/siha/bands_seen", VISIBLE, opacity=0.14)
+        self._bands_hidden = _BandLayer(scene, "/siha/bands_hidden", HIDDEN, opacity=0.2)
         self._labels: dict[str, viser.LabelHandle] = {}
 
     def _build_panel(self) -> None:
@@ -111,31 +110,9 @@ class BrowserView:
         gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium", brand_color=VISIBLE)
         gui.main_panel.dock_right()
         self._text = gui.add_html(summary_html(self._state.summary(time.monotonic())))
-        self._legend = gui.add_html(legend_html())
-        axes = ({"label": "s"}, {"size": 44})
-        empty = np.array([-1.0, 0.0])
-        none = np.full(2, np.nan)
-        self._error_plot = gui.add_uplot(
-            (empty, none, none),
-            (
-                {"label": "s"},
-                {"label": "error", "stroke": "#111827", "width": 2},
-                {"label": "±95 %", "stroke": _hex(HIDDEN), "width": 1.5, "dash": (6, 4)},
-            ),
-            title="hidden agents: error and 95 % radius (cm)",
-            axes=axes,  # type: ignore[arg-type]
-            scales={"x": {"time": False}},
-            height=150,
-        )
-        self._latency_plot = gui.add_uplot(
-            (empty, none),
-            ({"label": "s"}, {"label": "ms", "stroke": _hex(EDGE_COLOUR), "width": 1.5}),
-            title="latency (ms)",
-            axes=axes,  # type: ignore[arg-type]
-            scales={"x": {"time": False}},
-            legend={"show": False},
-            height=110,
-        )
+        gui.add_html(legend_html())
+        self._error_plot = self._add_plot("hidden: error (line), 95 % radius (dashes), cm", (SPREAD_CURVE,), height=160)
+        self._latency_plot = self._add_plot("latency (ms)", (LATENCY_CURVE,), height=120)
         with gui.add_folder("Show"):
             for layer, title in (
                 ("edges", "Interaction graph"),
@@ -172,12 +149,24 @@ class BrowserView:
             focus = None if self._focus.value == EVERYONE else self._focus.value
             self._view = replace(self._view, focus=focus)
 
+    def _add_plot(self, title: str, curves: tuple[dict[str, Any], ...], height: int) -> viser.GuiUplotHandle:
+        return self._server.gui.add_uplot(
+            (np.array([-1.0, 0.0]),) + (np.zeros(2),) * len(curves),
+            (AGE, *curves),  # type: ignore[arg-type]
+            title=title,
+            scales={"x": {"time": False, "range": (-HISTORY_SECONDS, 0.0)}},
+            axes=({"size": 32}, {"size": 44}),
+            legend={"show": False},
+            height=height,
+            visible=False,
+        )
+
     def _add_check_box(self, layer: str, title: str) -> None:
         box = self._server.gui.add_checkbox(title, initial_value=getattr(self._view, layer))
 
         @box.on_update
         def _(_: viser.GuiEvent) -> None:
-            self._view = replace(self._view, **{layer: bool(box.value)})
+            self._view = replace(self._view, **{layer: box.value})  # type: ignore[arg-type]
 
     def _frame_client(self, client: viser.ClientHandle) -> None:
         """Put the whole group in front of one browser's camera."""
@@ -194,7 +183,7 @@ class BrowserView:
 
     def _camera(self, scene: Scene) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         target = scene.centre + self._root.position
-        distance = 1.25 * scene.extent / np.tan(FIELD_OF_VIEW / 2)
+        distance = 1.05 * scene.extent / np.tan(FIELD_OF_VIEW / 2)
         return target + distance * VIEW_DIRECTION, target
 
     def _draw(self, scene: Scene) -> None:
@@ -214,8 +203,8 @@ class BrowserView:
         self._trails.draw(scene.trails)
         self._forecast.draw(scene.forecast)
         self._misses.draw(scene.misses)
-        self._ribbons_seen.draw(scene.ribbons_seen)
-        self._ribbons_hidden.draw(scene.ribbons_hidden)
+        self._bands_seen.draw(scene.bands_seen)
+        self._bands_hidden.draw(scene.bands_hidden)
         self._draw_labels(scene)
 
     def _draw_labels(self, scene: Scene) -> None:
@@ -244,9 +233,15 @@ class BrowserView:
 
     def _fill_plots(self) -> None:
         history = self._state.history()
-        if len(history.age) >= 2:
-            self._error_plot.data = (history.age, history.error, history.position_95)
-            self._latency_plot.data = (history.age, history.latency)
+        if history is None or len(history.age) < 2:
+            return
+        curves = (SPREAD_CURVE,) if history.error is None else (SPREAD_CURVE, ERROR_CURVE)
+        if len(self._error_plot.series) != 1 + len(curves):
+            self._error_plot.series = (AGE, *curves)  # type: ignore[assignment]
+        errors = () if history.error is None else (history.error,)
+        self._error_plot.data = (history.age, history.position_95, *errors)
+        self._latency_plot.data = (history.age, history.latency)
+        self._error_plot.visible = self._latency_plot.visible = True
 
 
 class _BallLayer:
@@ -254,12 +249,12 @@ class _BallLayer:
 
     def __init__(self, scene: viser.SceneApi, name: str, opacity: float | None = None, shadow: bool = True) -> None:
         vertices, faces = _unit_ball()
-        self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow)
+        self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow, each_opacity=False)
 
-    def draw(self, balls: Spheres) -> None:
+    def draw(self, balls: Balls) -> None:
         identity = np.tile([1.0, 0.0, 0.0, 0.0], (len(balls.radii), 1))
         scales = np.repeat(balls.radii[:, None], 3, axis=1)
-        _set_instances(self._handle, balls.positions, identity, scales, balls.colours, balls.opacities)
+        _set_instances(self._handle, balls.positions, identity, scales, balls.colours)
 
 
 class _TubeLayer:
@@ -267,7 +262,7 @@ class _TubeLayer:
 
     def __init__(self, scene: viser.SceneApi, name: str, opacity: float | None = None, shadow: bool = True) -> None:
         vertices, faces = _unit_tube()
-        self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow)
+        self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow, each_opacity=True)
 
     def draw(self, tubes: Tubes) -> None:
         along = tubes.ends - tubes.starts
@@ -293,10 +288,10 @@ class _LineLayer:
         self._handle.visible = len(lines.points) > 0
         if len(lines.points):
             self._handle.points = lines.points.astype(np.float32)
-            self._handle.colors = lines.colours
+            self._handle.colors = linear_colours(lines.colours)
 
 
-class _RibbonLayer:
+class _BandLayer:
     """One translucent surface."""
 
     def __init__(self, scene: viser.SceneApi, name: str, colour: tuple[int, int, int], opacity: float) -> None:
@@ -312,11 +307,11 @@ class _RibbonLayer:
             visible=False,
         )
 
-    def draw(self, ribbons: Ribbons) -> None:
-        self._handle.visible = len(ribbons.faces) > 0
-        if len(ribbons.faces):
-            self._handle.vertices = ribbons.vertices.astype(np.float32)
-            self._handle.faces = ribbons.faces.astype(np.uint32)
+    def draw(self, bands: Bands) -> None:
+        self._handle.visible = len(bands.triangles) > 0
+        if len(bands.triangles):
+            self._handle.vertices = bands.vertices.astype(np.float32)
+            self._handle.faces = bands.triangles.astype(np.uint32)
 
 
 def rotation_from_z(directions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -328,6 +323,13 @@ def rotation_from_z(directions: NDArray[np.float64]) -> NDArray[np.float64]:
     return quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
 
 
+def linear_colours(colours: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """sRGB to linear light, which viser expects of the colours of instances and line segments."""
+    srgb = colours / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    return np.round(255 * linear).astype(np.uint8)
+
+
 def _add_instances(
     scene: viser.SceneApi,
     name: str,
@@ -335,6 +337,7 @@ def _add_instances(
     faces: NDArray[np.int64],
     opacity: float | None,
     shadow: bool,
+    each_opacity: bool,
 ) -> viser.BatchedMeshHandle:
     return scene.add_batched_meshes_simple(
         name,
@@ -344,7 +347,7 @@ def _add_instances(
         batched_positions=np.zeros((1, 3)),
         batched_scales=np.ones((1, 3)),
         batched_colors=np.zeros((1, 3), dtype=np.uint8),
-        batched_opacities=None if opacity is None else np.ones(1),
+        batched_opacities=np.ones(1) if each_opacity else None,
         opacity=opacity,
         lod="off",
         cast_shadow=shadow,
@@ -359,15 +362,15 @@ def _set_instances(
     wxyzs: NDArray[np.float64],
     scales: NDArray[np.float64],
     colours: NDArray[np.uint8],
-    opacities: NDArray[np.float64],
+    opacities: NDArray[np.float64] | None = None,
 ) -> None:
     handle.visible = len(positions) > 0
     if len(positions):
         handle.batched_positions = positions.astype(np.float32)
         handle.batched_wxyzs = wxyzs.astype(np.float32)
         handle.batched_scales = scales.astype(np.float32)
-        handle.batched_colors = colours
-        if handle.batched_opacities is not None:
+        handle.batched_colors = linear_colours(colours)
+        if opacities is not None:
             handle.batched_opacities = opacities.astype(np.float32)
 
 
@@ -395,7 +398,3 @@ def _strip_faces(rings: int, sectors: int) -> NDArray[np.int64]:
     return np.concatenate(
         [np.stack([upper, lower, lower_next], -1), np.stack([upper, lower_next, upper_next], -1)]
     ).reshape(-1, 3)
-
-
-def _hex(colour: tuple[int, int, int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from html import escape
 
-from siha_ros.viewer.scene_state import (
-    EDGE_COLOUR,
-    EDGE_HIDDEN_COLOUR,
-    SILENCE,
-    STATUS_COLOURS,
-    TRUTH_COLOUR,
-    AgentRow,
-    Summary,
-)
+from siha_ros.viewer.scene import EDGE_COLOUR, EDGE_HIDDEN_COLOUR, STATUS_COLOURS, TRUTH_COLOUR
+from siha_ros.viewer.scene_state import AgentRow, Summary
 from siha_ros.window.types import Status
 
+SILENCE = 2.0  # without states for this long (s) the panel says so
 MOST_ROWS = 14  # rows shown; further ones are counted
+GREY = "#6b7280"
 
 _WORDS = {
     Status.UNKNOWN: "never seen",
@@ -30,7 +25,7 @@ _WORDS = {
 def summary_html(summary: Summary) -> str:
     """Headline, numbers and the table of agents that are not plainly seen."""
     return (
-        f'<div style="font-size:13px;line-height:1.35;padding:2px 8px;color:#1f2937">'
+        f'<div style="font-size:13px;line-height:1.35;padding:2px 16px 2px 8px;color:#1f2937">'
         f"{_headline(summary)}{_numbers(summary)}{_table(summary.rows)}</div>"
     )
 
@@ -59,14 +54,14 @@ def legend_html() -> str:
 
 def _headline(summary: Summary) -> str:
     if summary.silent is None:
-        return _big("Waiting for the node", "#6b7280")
+        return _big("Waiting for the node", GREY)
     if summary.silent > SILENCE:
-        return _big(f"No data for {summary.silent:.0f} s", "#6b7280")
+        return _big(f"No data for {summary.silent:.0f} s", GREY)
     hidden = sum(row.status == Status.HIDDEN for row in summary.rows)
     if hidden:
         return _big(f"{hidden} of {summary.agents} hidden", _css(STATUS_COLOURS[Status.HIDDEN]))
     if any(row.status == Status.STALE for row in summary.rows):
-        return _big("Stream stopped", "#6b7280")
+        return _big("Stream stopped", GREY)
     if any(row.status == Status.WARMING_UP for row in summary.rows):
         return _big("Warming up", _css(STATUS_COLOURS[Status.WARMING_UP]))
     return _big(f"All {summary.agents} seen", _css(STATUS_COLOURS[Status.VISIBLE]))
@@ -76,15 +71,15 @@ def _numbers(summary: Summary) -> str:
     pieces = []
     if summary.error is not None:
         pieces.append(("error now", f"{summary.error:.1f} cm"))
-    for title, value in zip(("edges right", "edges of hidden right"), summary.graph_accuracy, strict=True):
+    for title, value in (("edges right", summary.edges_seen), ("of hidden", summary.edges_hidden)):
         if value is not None:
             pieces.append((title, f"{value:.0f} %"))
     pieces += [("rate", f"{summary.rate:.0f} Hz"), ("latency", f"{summary.latency:.0f} ms")]
     cells = "".join(
-        f'<div><div style="font-size:10.5px;color:#6b7280">{title}</div><div style="font-weight:600">{value}</div></div>'
+        f'<div><div style="font-size:10.5px;color:{GREY}">{title}</div><div style="font-weight:600">{value}</div></div>'
         for title, value in pieces
     )
-    return f'<div style="display:flex;flex-wrap:wrap;gap:2px 16px;margin:4px 0 6px">{cells}</div>'
+    return f'<div style="display:flex;flex-wrap:wrap;gap:2px 14px;margin:4px 0 6px">{cells}</div>'
 
 
 def _table(rows: list[AgentRow]) -> str:
@@ -93,12 +88,12 @@ def _table(rows: list[AgentRow]) -> str:
     rows = sorted(rows, key=lambda row: row.status != Status.HIDDEN)
     with_error = any(row.error is not None for row in rows)
     head = "".join(
-        f'<th style="text-align:{side};font-weight:500;color:#6b7280;font-size:10.5px">{title}</th>'
+        f'<th style="text-align:{side};font-weight:500;color:{GREY};font-size:10.5px">{title}</th>'
         for title, side in [("agent", "left"), ("since", "right"), ("±95 %", "right")]
         + ([("error", "right")] if with_error else [])
     )
     body = "".join(_row(row, with_error) for row in rows[:MOST_ROWS])
-    more = f'<div style="color:#6b7280">and {len(rows) - MOST_ROWS} more</div>' if len(rows) > MOST_ROWS else ""
+    more = f'<div style="color:{GREY}">and {len(rows) - MOST_ROWS} more</div>' if len(rows) > MOST_ROWS else ""
     return f'<table style="width:100%;border-collapse:collapse"><tr>{head}</tr>{body}</table>{more}'
 
 
@@ -111,7 +106,7 @@ def _row(row: AgentRow, with_error: bool) -> str:
     return (
         f'<tr style="border-top:1px solid #e5e7eb"><td>{_dot(STATUS_COLOURS[row.status])} '
         f"<b>{escape(row.name)}</b></td>{cells}</tr>"
-        f'<tr><td colspan="{1 + len(numbers)}" style="color:#6b7280;font-size:11px;padding-bottom:3px">{reason}</td></tr>'
+        f'<tr><td colspan="{1 + len(numbers)}" style="color:{GREY};font-size:11px">{reason}</td></tr>'
     )
 
 
@@ -132,4 +127,4 @@ def _dot(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
 
 
 def _bar(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
-    return f'<span style="display:inline-block;flex:none;width:14px;height:4px;background:{_css(colour, opacity)}"></span>'
+    return f'<span style="flex:none;width:14px;height:4px;background:{_css(colour, opacity)}"></span>'
