@@ -1,4 +1,4 @@
-"""Uniform grids: finite-difference velocities, resampling of irregular samples, and the velocity at the last of a few samples."""
+"""Uniform grids: finite-difference velocities, resampling of irregular samples, velocity at the last of a few."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def bracket(
         max_gap: longest gap (s) between two samples that may be bridged.
 
     Returns:
-        left, right: i8[A, T] places along N; weight: f8[A, T] of the right one; known: bool[A, T], false before the
-        first sample, after the last and inside longer gaps, where the other three mean nothing.
+        left, right: i8[A, T] places along N, the same one twice at the time of a sample; weight: f8[A, T] of the right
+        one; known: bool[A, T], false before the first sample, after the last and inside longer gaps, where the other
+        three mean nothing.
     """
     agents, width = stamps.shape
     place = np.flatnonzero(np.isfinite(stamps))
@@ -60,8 +61,9 @@ def bracket(
     at_left, at_right = np.abs(since) <= STAMP_TOLERANCE, np.abs(until) <= STAMP_TOLERANCE
     gap = since + until
     between = (since > 0) & (until > 0) & (gap <= max_gap + STAMP_TOLERANCE)
-    weight = np.where(at_left, 0.0, np.where(at_right, 1.0, since / np.where(gap > 0, gap, 1.0)))
+    weight = np.where(between, since / np.where(gap > 0, gap, 1.0), 0.0)
     known = (at_left | at_right | between) & (counts > 0)[:, None]
+    right, left = np.where(at_left, left, right), np.where(at_right, right, left)
     return place[left] % width, place[right] % width, weight, known
 
 
@@ -80,9 +82,12 @@ def resample(
     left, right, weight, known = bracket(stamps, times, max_gap)
     row, width = np.arange(len(stamps))[:, None], stamps.shape[1]
     low, high = values[row, (left + shift) % width], values[row, (right + shift) % width]
-    weight = weight[..., None]
-    blended = np.where(weight == 0, low, np.where(weight == 1, high, low + weight * (high - low)))
-    return np.where(known[..., None], blended, np.nan)
+    high -= low
+    high *= weight[..., None]
+    low += high
+    if not known.all():
+        low[~known] = np.nan
+    return low
 
 
 def last_velocity(
@@ -105,7 +110,7 @@ def last_velocity(
     """
     filled = np.isfinite(stamps)
     safe = np.where(filled, stamps, -np.inf)
-    newest = safe.argmax(axis=1)
+    newest: NDArray[np.int64] = np.argmax(safe, axis=1)
     row = np.arange(len(stamps))
     age = np.where(filled, stamps[row, newest, None] - safe, np.inf)
     rank = min(minimum, age.shape[1]) - 1
@@ -115,18 +120,23 @@ def last_velocity(
     offset = np.where(usable[..., None], positions - positions[row, newest, None], 0.0)
     middle = (np.maximum(usable.sum(axis=1), 1) - 1) // 2
     weight = usable.astype(np.float64)
-    for fit in range(3):
-        if fit:
-            residual = offset - intercept[:, None] - age[..., None] * slope[:, None]
-            size = np.where(usable, np.sqrt(np.square(residual).sum(axis=2)), 1e150)
-            typical = np.sort(size, axis=1)[row, middle, None]
-            weight = np.where(usable, 2.0 * (typical + 1e-9) / np.maximum(size, 2.0 * (typical + 1e-9)), 0.0)
-        weighted_age = weight * age
-        total, first, second = weight.sum(axis=1), weighted_age.sum(axis=1), (weighted_age * age).sum(axis=1)
-        zeroth_moment = (weight[:, None] @ offset)[:, 0]
-        first_moment = (weighted_age[:, None] @ offset)[:, 0]
-        total = np.maximum(total, 1e-12)
-        spread = second - first * first / total
-        slope = (first_moment - (first / total)[:, None] * zeroth_moment) / np.maximum(spread, 1e-9)[:, None]
-        intercept = (zeroth_moment - first[:, None] * slope) / total[:, None]
-    return np.where(filled.any(axis=1)[:, None], -slope, np.nan)
+    slope, intercept = _fit_lines(age, offset, weight)
+    for _ in range(2):
+        residual = offset - intercept[:, None] - age[..., None] * slope[:, None]
+        size = np.where(usable, np.sqrt(np.square(residual).sum(axis=2)), 1e150)
+        threshold = 2.0 * (np.sort(size, axis=1)[row, middle] + 1e-9)[:, None]
+        weight = np.where(usable, threshold / np.maximum(size, threshold), 0.0)
+        slope, intercept = _fit_lines(age, offset, weight)
+    return np.where(filled[row, newest][:, None], -slope, np.nan)
+
+
+def _fit_lines(
+    x: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted least-squares lines y(x) x[A, N], y[A, N, P]: slope, intercept [A, P]; slope 0 if x is constant."""
+    weighted_x = weight * x
+    total = np.maximum(weight.sum(axis=1), 1e-12)[:, None]
+    first, second = weighted_x.sum(axis=1)[:, None], (weighted_x * x).sum(axis=1)[:, None]
+    zeroth_moment, first_moment = (weight[:, None] @ y)[:, 0], (weighted_x[:, None] @ y)[:, 0]
+    slope = (first_moment - first / total * zeroth_moment) / np.maximum(second - first * first / total, 1e-9)
+    return slope, (zeroth_moment - first * slope) / total

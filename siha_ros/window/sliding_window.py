@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from siha_ros.window.grid import STAMP_TOLERANCE, last_velocity, resample
+from siha_ros.window.grid import STAMP_TOLERANCE
+from siha_ros.window.rings import SampleRings, grown
 from siha_ros.window.types import Status, Window
-from siha_ros.window.visibility import Cause, Visibility, VisibilityParameters, unseen_causes
+from siha_ros.window.visibility import FARTHEST, Cause, Visibility, VisibilityParameters, unseen_causes
 
 LARGEST_STAMP = 1e11
 """A stamp beyond this (s) is not in seconds."""
@@ -92,9 +93,6 @@ class WindowParameters(VisibilityParameters):
 class SlidingWindow:
     """The recent past of one group of agents, resampled to the model's grid on demand.
 
-    Each agent has a ring of cells of 1 / max_rate seconds that holds the newest sample of each cell, so that samples
-    in any order find their place and a flood of them takes no more memory.
-
     Args:
         dt: grid step (s).
         length: number of grid times T, at least 2.
@@ -109,6 +107,13 @@ class SlidingWindow:
         resets: number of times the window started afresh, and last_reset, why it last did.
         newest: newest stamp (s), NaN before the first.
     """
+
+    newest: float
+    _visibility: Visibility
+    _place: dict[str, int]
+    _known_names: list[str]
+    _known_index: NDArray[np.int64]
+    _known_rows: NDArray[np.int64]
 
     def __init__(
         self,
@@ -133,13 +138,13 @@ class SlidingWindow:
         self._cells = math.ceil(reach * p.max_rate) + 3
         self._grid = -self.grid_delay - dt * np.arange(length - 1, -1, -1)
         self._lock = threading.RLock()
+        self.names: list[str] = list(names or [])
         self.rejected: Counter[str] = Counter()
         self.resets, self.last_reset = 0, ""
+        self._arrival = math.nan
         self._notes: deque[str] = deque(maxlen=NOTES_KEPT)
         self._unknown: set[str] = set()
-        self._arrival = math.nan
-        self._visibility = Visibility(p)
-        self.names: list[str] = list(names or [])
+        self._suspects: deque[_Frame] = deque(maxlen=4 * p.max_agents)
         self._clear()
 
     # ---------------------------------------------------------------- in
@@ -186,7 +191,7 @@ class SlidingWindow:
             now: a steady clock at arrival (s).
         """
         positions = np.asarray(positions, dtype=np.float64)
-        names = self.names if names is None else names
+        names = self.names if names is None else list(names)
         if positions.ndim != 2 or len(positions) != len(names) or positions.shape[1] not in (2, 3):
             raise ValueError(f"positions have shape {positions.shape}, expected ({len(names)}, 3), one row per name")
         frame = _Frame(
@@ -194,9 +199,9 @@ class SlidingWindow:
             names,
             positions,
             np.ones(len(names), dtype=bool) if tracked is None else np.asarray(tracked, dtype=bool),
-            velocities,
-            orientations,
-            confidence,
+            None if velocities is None else np.asarray(velocities, dtype=np.float64),
+            None if orientations is None else np.asarray(orientations, dtype=np.float64),
+            None if confidence is None else np.asarray(confidence, dtype=np.float64),
             complete,
         )
         with self._lock:
@@ -215,27 +220,25 @@ class SlidingWindow:
     # ---------------------------------------------------------------- out
 
     def window(self, now: float | None = None) -> Window | None:
-        """The window that ends at the newest stamp minus grid_delay; None until the group was heard for its whole length.
+        """The window that ends at the newest stamp minus grid_delay; None until the group was heard for so long.
 
         Args:
-            now: the steady clock (s). Where no message has come for stale_timeout, every agent that is not hidden is STALE.
+            now: the steady clock (s). With no message for stale_timeout, every agent that is not hidden is STALE.
         """
         with self._lock:
             if not self.warm:
                 return None
-            p, v = self.parameters, self._visibility
+            v, dims = self._visibility, self.dims
             self._silence()
-            shown = v.shown
-            times = self.newest + self._grid
-            ring = (self._cell(self.newest) + 1) % self._cells
-            stamps = np.concatenate([self._stamps[:, ring:], self._stamps[:, :ring]], axis=1)
-            until = np.where(shown, np.inf, np.where(v.ever_shown, v.last_good, -np.inf))
-            oldest = self.newest - (self._cells - 2) / p.max_rate
-            stamps[~((stamps >= oldest) & (stamps <= until[:, None]))] = np.nan
-            values = resample(stamps, self._values, times, p.max_gap, shift=ring)
-            self._keep_last(np.flatnonzero(shown))
+            times = np.asarray(self.newest + self._grid, dtype=np.float64)
+            until = np.where(v.shown, np.inf, np.where(v.ever_shown, v.last_good, -np.inf))
+            values = self._rings.on_grid(self.newest, until, times, self.parameters.max_gap)
+            self._keep_last(np.flatnonzero(v.shown))
             self._bridge(times, values)
-            positions = np.ascontiguousarray(values[..., : self.dims])
+            positions = np.ascontiguousarray(values[..., :dims])
+            velocities = np.full_like(positions, np.nan)
+            if self._rings.measured:
+                velocities[:] = values[..., dims + 1 :]
             observed = np.isfinite(positions[..., 0])
             status, reason = v.verdict(self.newest, self._started, times[-1], observed[:, -1], self.fixed)
             if self.stale(now):
@@ -247,9 +250,9 @@ class SlidingWindow:
                 names=list(self.names),
                 times=times,
                 positions=positions,
-                velocities=np.ascontiguousarray(values[..., self.dims : 2 * self.dims]),
+                velocities=velocities,
                 observed=observed,
-                confidence=np.where(observed, values[..., -1], 0.0).astype(np.float32),
+                confidence=np.where(observed, values[..., dims], 0.0).astype(np.float32),
                 status=status,
                 reason=reason,
                 last_seen=v.last_good.copy(),
@@ -278,8 +281,10 @@ class SlidingWindow:
 
     @property
     def clock_offsets(self) -> NDArray[np.float64]:
-        """f8[A] (s): how far each agent's stamps run ahead of the group's middle one, by the shortest delay from stamp to
-        arrival; NaN where `now` was never given."""
+        """f8[A] (s): how far each agent's stamps run ahead of the group's middle one.
+
+        Judged by the shortest recent delay from stamp to arrival; NaN where `now` was never given.
+        """
         if np.isnan(self._delay).all():
             return np.full(len(self._delay), np.nan)
         return np.nanmedian(self._delay) - self._delay
@@ -307,16 +312,16 @@ class SlidingWindow:
         self._store(frame, now)
 
     def _suspect_jump(self, frame: _Frame) -> None:
-        """Time jumped for one source. It has jumped for the group once most of those heard say so, or only they speak."""
+        """One source jumped in time; the group did once most of those heard have jumped, or only they still speak."""
         p = self.parameters
         if self._suspects and abs(frame.stamp - self._suspects[-1].stamp) > self.duration:
             self._drop_suspects()
         self._suspects.append(frame)
-        jumped = {name for suspect in self._suspects for name in suspect.names}
+        jumped = {name for suspect in self._suspects for name in suspect.names if name in self._place or not self.fixed}
         recent = self._visibility.last_message >= self.newest - p.silence_timeout
         heard = jumped.union(name for name, is_recent in zip(self.names, recent, strict=True) if is_recent)
         stamps = [suspect.stamp for suspect in self._suspects]
-        if 2 * len(jumped) <= len(heard) and max(stamps) - min(stamps) < p.silence_timeout:
+        if not jumped or (2 * len(jumped) <= len(heard) and max(stamps) - min(stamps) < p.silence_timeout):
             return
         if frame.stamp < self.newest:
             reason = f"time went back by {self.newest - stamps[0]:.3f} s"
@@ -338,133 +343,112 @@ class SlidingWindow:
         self._hide(hidden)
         self._forget_run(broken)
 
-    # ---------------------------------------------------------------- buffers
+    # ---------------------------------------------------------------- samples
 
     def _store(self, frame: _Frame, now: float | None) -> None:
-        index, rows = self._indices(frame)
+        """Take a frame whose stamp is in order: tell the visibility of it and keep the usable rows."""
+        stamp = frame.stamp
+        index, rows = self._places(frame)
+        if not len(index):
+            return
         if math.isnan(self.newest):
-            self.newest = self._started = self._resumed = frame.stamp
-        elif frame.stamp > self.newest:
-            if frame.stamp - self.newest > self.parameters.silence_timeout:
-                self._resumed = frame.stamp
-            self.newest = frame.stamp
+            self.newest = self._started = self._resumed = stamp
+        elif stamp > self.newest:
+            if stamp - self.newest > self.parameters.silence_timeout:
+                self._resumed = stamp
+            self.newest = stamp
         self._silence()
-        tracked, positions = frame.tracked, frame.positions
-        orientations = None if frame.orientations is None else np.asarray(frame.orientations, dtype=np.float64)
-        causes = unseen_causes(positions, tracked, orientations)
-        seen = causes == Cause.SEEN
-        if rows is not None:
-            causes, seen = causes[rows], seen[rows]
-        if now is not None:
-            delay, known = now - frame.stamp, self._delay[index]
-            self._delay[index] = np.where(delay < known + 0.01 * (delay - known), delay, known + 0.01 * (delay - known))
-            self._delay[index[np.isnan(known)]] = delay
-        good = index[seen]
-        all_index, all_causes = index, causes
+        causes = unseen_causes(frame.positions, frame.tracked, frame.orientations)[rows]
+        good = causes == Cause.SEEN
+        told, told_causes = index, causes
         if frame.complete and len(index) < len(self.names):
             absent = np.setdiff1d(np.arange(len(self.names)), index)
-            all_index = np.concatenate([index, absent])
-            all_causes = np.concatenate([causes, np.full(len(absent), Cause.MISSING, dtype=np.int8)])
-        hidden, broken = self._visibility.observe(all_index, frame.stamp, all_causes)
+            told = np.concatenate([index, absent])
+            told_causes = np.concatenate([causes, np.full(len(absent), Cause.MISSING, dtype=np.int8)])
+        hidden, broken = self._visibility.observe(told, stamp, told_causes)
         self._hide(hidden)
         self._forget_run(broken)
-        if len(good):
-            chosen = np.flatnonzero(seen) if rows is None else rows[seen]
-            self._write(good, chosen, frame, orientations)
+        if now is not None:
+            self._note_delay(index, now - stamp)
+        if good.any():
+            self._keep(index[good], rows[good], frame)
 
-    def _write(
-        self, good: NDArray[np.int64], rows: NDArray[np.int64], frame: _Frame, orientations: NDArray | None
-    ) -> None:
-        """Put the usable rows of a frame into the rings of the agents `good`."""
-        stamp, dims = frame.stamp, self.dims
-        slot = self._cell(stamp) % self._cells
-        present = self._stamps[good, slot]
-        fresh = ~(present >= stamp)
-        if not fresh.all():
-            self.rejected["duplicate stamp"] += int((present == stamp).sum())
-            good, rows = good[fresh], rows[fresh]
-        values = np.full((len(good), 2 * dims + 1), np.nan)
+    def _keep(self, index: NDArray[np.int64], rows: NDArray[np.int64], frame: _Frame) -> None:
+        """Write the usable rows of a frame, which belong to the agents `index`."""
+        dims = self.dims
+        values = np.full((len(index), 2 * dims + 1), np.nan)
         values[:, :dims] = frame.positions[rows, :dims]
+        values[:, dims] = 1.0
+        if frame.confidence is not None:
+            values[:, dims] = np.clip(np.nan_to_num(frame.confidence[rows]), 0.0, 1.0)
         if frame.velocities is not None:
-            velocities = np.asarray(frame.velocities, dtype=np.float64)[rows, :dims]
-            values[:, dims : 2 * dims] = np.where(np.isfinite(velocities).all(axis=1, keepdims=True), velocities, np.nan)
-        confidence = 1.0 if frame.confidence is None else np.asarray(frame.confidence, dtype=np.float64)[rows]
-        values[:, -1] = np.clip(np.nan_to_num(confidence), 0.0, 1.0)
-        self._stamps[good, slot] = stamp
-        self._values[good, slot] = values
-        turn = self._turn[good]
-        self._recent_stamps[good, turn] = stamp
-        self._recent_positions[good, turn] = values[:, :dims]
-        self._turn[good] = (turn + 1) % self.parameters.velocity_samples
-        newest = self._visibility.last_message[good] == stamp
-        good, rows = good[newest], rows[newest]
-        self._latest[good] = values[newest]
+            velocities = frame.velocities[rows, :dims]
+            valid = (np.abs(velocities) < FARTHEST).all(axis=1, keepdims=True)
+            values[:, dims + 1 :] = np.where(valid, velocities, np.nan)
+            self._rings.measured = True
+        newest = self._visibility.last_message[index] == frame.stamp
+        duplicates = self._rings.write(index, frame.stamp, values, newest)
+        if duplicates:
+            self.rejected["duplicate stamp"] += duplicates
         if frame.positions.shape[1] == 3:
-            self._heights[good] = frame.positions[rows, 2]
-        if orientations is not None:
-            quaternions = orientations[rows]
-            valid = np.isfinite(quaternions).all(axis=1) & quaternions.any(axis=1)
-            self._orientations[good[valid]] = quaternions[valid]
+            self._heights[index[newest]] = frame.positions[rows[newest], 2]
+        if frame.orientations is not None:
+            quaternions = frame.orientations[rows]
+            valid = newest & np.isfinite(quaternions).all(axis=1) & quaternions.any(axis=1)
+            self._orientations[index[valid]] = quaternions[valid]
 
     def _bridge(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
         """Extrapolate the newest grid times of shown agents that have no sample after them yet."""
-        v, limit = self._visibility, self.parameters.silence_timeout
+        v, limit, dims = self._visibility, self.parameters.silence_timeout, self.dims
         behind = np.flatnonzero(v.shown & (v.last_good < times[-1] - STAMP_TOLERANCE))
         if not len(behind):
             return
         age = times - v.last_good[behind, None]
         agent, time = np.nonzero((age > STAMP_TOLERANCE) & (age <= limit))
         age, agent = age[agent, time], behind[agent]
-        latest, dims = self._latest[agent], self.dims
+        values[agent, time] = self._rings.latest[agent, : values.shape[-1]]
         values[agent, time, :dims] = self._last_position[agent] + age[:, None] * self._last_velocity[agent]
-        values[agent, time, dims : 2 * dims] = latest[:, dims : 2 * dims]
-        values[agent, time, -1] = latest[:, -1] * (1.0 - age / limit)
-
-    def _keep_last(self, index: NDArray[np.int64]) -> None:
-        """Position and velocity at the last sample of agents that are shown, or were until now."""
-        if len(index):
-            p = self.parameters
-            self._last_position[index] = self._latest[index, : self.dims]
-            self._last_velocity[index] = last_velocity(
-                self._recent_stamps[index], self._recent_positions[index], p.velocity_span, 2.0 * p.max_gap
-            )
+        values[agent, time, dims] *= 1.0 - age / limit
 
     def _hide(self, index: NDArray[np.int64]) -> None:
         if len(index):
             self._keep_last(index)
-            self._recent_stamps[index] = np.nan
+            self._rings.forget_recent(index)
+
+    def _keep_last(self, index: NDArray[np.int64]) -> None:
+        """Position and velocity at the last sample of agents that are shown, or were until now."""
+        p = self.parameters
+        self._last_position[index] = self._rings.latest[index, : self.dims]
+        self._last_velocity[index] = self._rings.last_velocity(index, p.velocity_span, 2.0 * p.max_gap)
 
     def _forget_run(self, index: NDArray[np.int64]) -> None:
-        """Drop the samples of a run that ended before it was believed."""
+        """Drop the samples of runs that ended before they were believed."""
         if len(index):
             v = self._visibility
-            believed = np.where(v.ever_shown[index], v.last_good[index], -np.inf)
-            self._stamps[index] = np.where(self._stamps[index] > believed[:, None], np.nan, self._stamps[index])
-            self._recent_stamps[index] = np.nan
+            self._rings.forget_after(index, np.where(v.ever_shown[index], v.last_good[index], -np.inf))
 
-    def _cell(self, stamp: float) -> int:
-        return math.floor(stamp * self.parameters.max_rate)
+    def _note_delay(self, index: NDArray[np.int64], delay: float) -> None:
+        known = self._delay[index]
+        self._delay[index] = np.where(np.isnan(known), delay, np.minimum(delay, known + 0.01 * (delay - known)))
 
-    def _indices(self, frame: _Frame) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Places of the frame's agents, and the rows they stand in (None for all), first row of a name that comes twice."""
+    # ---------------------------------------------------------------- agents
+
+    def _places(self, frame: _Frame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of the frame's agents and the rows they stand in; of a name that comes twice the first counts."""
         if frame.names is self.names or frame.names == self._known_names:
-            return self._known_index, None
+            return self._known_index, self._known_rows
         found: dict[int, int] = {}
         for row, name in enumerate(frame.names):
-            place = self._place.get(name)
-            if place is None:
-                place = self._join(name)
-            if place is None:
-                continue
+            place = self._place[name] if name in self._place else self._join(name)
             if place in found:
                 self._reject_name("name twice in one message", name)
-                continue
-            found[place] = row
+            elif place is not None:
+                found[place] = row
         index = np.fromiter(found.keys(), dtype=np.int64, count=len(found))
+        rows = np.fromiter(found.values(), dtype=np.int64, count=len(found))
         if len(found) == len(frame.names):
-            self._known_names, self._known_index = list(frame.names), index
-            return index, None
-        return index, np.fromiter(found.values(), dtype=np.int64, count=len(found))
+            self._known_names, self._known_index, self._known_rows = frame.names, index, rows
+        return index, rows
 
     def _join(self, name: str) -> int | None:
         if self.fixed:
@@ -479,43 +463,27 @@ class SlidingWindow:
 
     def _clear(self) -> None:
         self.newest = self._started = self._resumed = math.nan
-        self._suspects: deque[_Frame] = deque(maxlen=4 * self.parameters.max_agents)
+        self._suspects.clear()
         if not self.fixed:
             self.names = []
-        self._visibility.clear(0)
-        cells, dims, recent = self._cells, self.dims, self.parameters.velocity_samples
-        self._stamps = np.zeros((0, cells))
-        self._values = np.zeros((0, cells, 2 * dims + 1))
-        self._recent_stamps = np.zeros((0, recent))
-        self._recent_positions = np.zeros((0, recent, dims))
-        self._latest = np.zeros((0, 2 * dims + 1))
-        self._last_position = self._last_velocity = np.zeros((0, dims))
+        p = self.parameters
+        self._visibility = Visibility(p)
+        self._rings = SampleRings(self._cells, p.max_rate, self.dims, p.velocity_samples)
+        self._last_position = self._last_velocity = np.zeros((0, self.dims))
         self._orientations = np.zeros((0, 4))
         self._heights = self._delay = np.zeros(0)
-        self._turn = np.zeros(0, dtype=np.int64)
         self._grow(len(self.names))
 
     def _grow(self, agents: int) -> None:
-        """Make room, empty, for agents that joined; joining is rare."""
-        for name in (
-            "_stamps",
-            "_values",
-            "_recent_stamps",
-            "_recent_positions",
-            "_latest",
-            "_last_position",
-            "_last_velocity",
-            "_orientations",
-            "_heights",
-            "_delay",
-        ):
-            array = getattr(self, name)
-            empty = np.full((agents - len(array), *array.shape[1:]), np.nan)
-            setattr(self, name, np.concatenate([array, empty]))
-        self._turn = np.concatenate([self._turn, np.zeros(agents - len(self._turn), dtype=np.int64)])
         self._visibility.grow(agents)
+        self._rings.grow(agents)
+        self._last_position = grown(self._last_position, agents)
+        self._last_velocity = grown(self._last_velocity, agents)
+        self._orientations = grown(self._orientations, agents)
+        self._heights, self._delay = grown(self._heights, agents), grown(self._delay, agents)
         self._place = {name: place for place, name in enumerate(self.names)}
-        self._known_names, self._known_index = list(self.names), np.arange(agents)
+        self._known_names = list(self.names)
+        self._known_index = self._known_rows = np.arange(agents)
 
     # ---------------------------------------------------------------- notes
 
@@ -539,12 +507,12 @@ class _Frame:
     """Samples of several agents at one stamp, as add_frame takes them."""
 
     stamp: float
-    names: Sequence[str]
+    names: list[str]
     positions: NDArray[np.float64]
     tracked: NDArray[np.bool_]
-    velocities: ArrayLike | None
-    orientations: ArrayLike | None
-    confidence: ArrayLike | None
+    velocities: NDArray[np.float64] | None
+    orientations: NDArray[np.float64] | None
+    confidence: NDArray[np.float64] | None
     complete: bool
 
 

@@ -1,6 +1,6 @@
 """Who is seen: one small state machine per agent, debounced in both directions, for all agents of a group at once.
 
-Time here is stream time (stamps), so that a paused or slowed stream hides nobody. Positions and buffers are kept elsewhere.
+Time here is stream time (stamps), so that a paused or slowed stream hides nobody. Positions are kept elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from siha_ros.window.grid import STAMP_TOLERANCE
 from siha_ros.window.types import Status
-
 
 FARTHEST = 1e8
 """A coordinate (m) beyond this is no position."""
@@ -101,10 +100,6 @@ class Visibility:
 
     def __init__(self, parameters: VisibilityParameters, agents: int = 0) -> None:
         self.parameters = parameters
-        self.clear(agents)
-
-    def clear(self, agents: int) -> None:
-        """Forget everything; nobody of `agents` agents has been heard."""
         self.shown = np.zeros(agents, dtype=bool)
         self.ever_shown = np.zeros(agents, dtype=bool)
         self.last_message = np.full(agents, np.nan)
@@ -118,17 +113,16 @@ class Visibility:
     def grow(self, agents: int) -> None:
         """Make room for agents that joined."""
         fresh = Visibility(self.parameters, agents - len(self.shown))
-        for name in ("shown", "ever_shown", "last_message", "last_good", "run_start", "run_last", "run_count"):
-            setattr(self, name, np.concatenate([getattr(self, name), getattr(fresh, name)]))
-        self.bad_count = np.concatenate([self.bad_count, fresh.bad_count])
-        self.cause = np.concatenate([self.cause, fresh.cause])
+        for name, array in vars(fresh).items():
+            if name != "parameters":
+                setattr(self, name, np.concatenate([getattr(self, name), array]))
 
     def silence(self, newest: float, resumed: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Hide the agents that have been without a good sample for too long.
 
         Args:
             newest: newest stamp of the group (s).
-            resumed: stamp (s) at which the stream as a whole last began or went on; silence counts from there at the earliest.
+            resumed: stamp (s) at which the stream as a whole last began or went on; silence counts from there.
 
         Returns:
             Indices of the agents hidden by this call, and of those whose run of good samples broke off unbelieved.

@@ -1,0 +1,117 @@
+"""Bounded memory of the samples of a group: one ring of time cells per agent, and the few newest samples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siha_ros.window.grid import last_velocity, resample
+
+
+class SampleRings:
+    """Samples of A agents in rings of cells of 1 / rate seconds, each cell holding the newest sample that fell into it.
+
+    Samples in any order find their place, and a flood of them takes no more memory. A sample's values are
+    position (P), confidence (1), measured velocity (P, NaN where not measured).
+
+    Args:
+        cells: number of cells of each ring; what is older than cells / rate seconds is overwritten.
+        rate: cells per second (Hz).
+        dims: P.
+        recent: number of newest samples kept aside for the velocity at the last one.
+
+    Attributes:
+        latest: f8[A, 2P + 1] values of the newest sample of each agent.
+        measured: whether any sample came with a velocity.
+    """
+
+    def __init__(self, cells: int, rate: float, dims: int, recent: int) -> None:
+        self.cells, self.rate, self.dims = cells, rate, dims
+        self.measured = False
+        self.latest = np.zeros((0, 2 * dims + 1))
+        self._stamps = np.zeros((0, cells))
+        self._values = np.zeros((0, cells, 2 * dims + 1))
+        self._recent_stamps = np.zeros((0, recent))
+        self._recent_positions = np.zeros((0, recent, dims))
+        self._turn = np.zeros(0, dtype=np.int64)
+
+    def grow(self, agents: int) -> None:
+        """Make room, empty, for agents that joined."""
+        self.latest = grown(self.latest, agents)
+        self._stamps = grown(self._stamps, agents)
+        self._values = grown(self._values, agents)
+        self._recent_stamps = grown(self._recent_stamps, agents)
+        self._recent_positions = grown(self._recent_positions, agents)
+        self._turn = np.concatenate([self._turn, np.zeros(agents - len(self._turn), dtype=np.int64)])
+
+    def write(self, index: NDArray[np.int64], stamp: float, values: NDArray[np.float64], newest: NDArray) -> int:
+        """Keep one sample of each indexed agent; the first of two with the same stamp stays.
+
+        Args:
+            index: i8[n] agents.
+            stamp: (s).
+            values: f8[n, 2P + 1].
+            newest: bool[n], whether this is the agent's newest sample.
+
+        Returns:
+            Number of samples that had a stamp which was there already.
+        """
+        slot = self._cell(stamp) % self.cells
+        present = self._stamps[index, slot]
+        fresh = ~(present >= stamp)
+        duplicates = 0
+        if not fresh.all():
+            duplicates = int((present == stamp).sum())
+            index, values, newest = index[fresh], values[fresh], newest[fresh]
+        self._stamps[index, slot] = stamp
+        self._values[index, slot] = values
+        turn = self._turn[index]
+        self._recent_stamps[index, turn] = stamp
+        self._recent_positions[index, turn] = values[:, : self.dims]
+        self._turn[index] = (turn + 1) % self._recent_stamps.shape[1]
+        self.latest[index[newest]] = values[newest]
+        return duplicates
+
+    def forget_recent(self, index: NDArray[np.int64]) -> None:
+        """Let the velocity at the last sample start anew."""
+        self._recent_stamps[index] = np.nan
+
+    def forget_after(self, index: NDArray[np.int64], stamps: NDArray[np.float64]) -> None:
+        """Drop the samples of each indexed agent that are newer than its stamp."""
+        self._stamps[index] = np.where(self._stamps[index] > stamps[:, None], np.nan, self._stamps[index])
+        self.forget_recent(index)
+
+    def last_velocity(self, index: NDArray[np.int64], span: float, max_age: float) -> NDArray[np.float64]:
+        """f8[n, P] velocity (m/s) at the newest sample of the indexed agents; see grid.last_velocity."""
+        return last_velocity(self._recent_stamps[index], self._recent_positions[index], span, max_age)
+
+    def on_grid(
+        self, newest: float, until: NDArray[np.float64], times: NDArray[np.float64], max_gap: float
+    ) -> NDArray[np.float64]:
+        """Values interpolated at `times`, from samples no newer than `until`.
+
+        Args:
+            newest: newest stamp of the group (s).
+            until: f8[A] (s).
+            times: f8[T] (s).
+            max_gap: longest gap that is interpolated (s).
+
+        Returns:
+            f8[A, T, P + 1], or f8[A, T, 2P + 1] once velocities were measured; NaN where not known.
+        """
+        oldest = (self._cell(newest) + 1) % self.cells
+        stamps = np.concatenate([self._stamps[:, oldest:], self._stamps[:, :oldest]], axis=1)
+        valid = (stamps >= newest - (self.cells - 2) / self.rate) & (stamps <= until[:, None])
+        stamps[~valid] = np.nan
+        values = self._values if self.measured else self._values[..., : self.dims + 1]
+        return resample(stamps, values, times, max_gap, shift=oldest)
+
+    def _cell(self, stamp: float) -> int:
+        return math.floor(stamp * self.rate)
+
+
+def grown(array: NDArray[np.float64], agents: int) -> NDArray[np.float64]:
+    """The array with rows of NaN appended up to `agents` rows."""
+    return np.concatenate([array, np.full((agents - len(array), *array.shape[1:]), np.nan)])
