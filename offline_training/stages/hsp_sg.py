@@ -72,7 +72,7 @@ def train_hsp_sg(
         if cache.structure is None:
             print(f"{name}: filling the structure cache of {count} samples", flush=True)
             cache.fill(hsp_sa)
-            if step > first:
+            if step >= first:
                 assert isinstance(averaged, HiddenStatePredictor)
                 cache.fill(averaged)
         elif step >= first and (step - first) % every == 0:

@@ -11,20 +11,22 @@ Three layouts occur:
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
 
 
-@lru_cache(maxsize=None)
+@cache
+@torch.inference_mode(False)  # kept for later calls, which may need gradients
 def senders(agents: int) -> Tensor:
     """``[A, A - 1]`` indices: row ``j`` lists the senders of receiver ``j`` (everyone else, ascending)."""
     grid = torch.arange(agents).expand(agents, agents)
     return grid[~torch.eye(agents, dtype=torch.bool)].view(agents, agents - 1)
 
 
-@lru_cache(maxsize=None)
+@cache
+@torch.inference_mode(False)
 def off_diagonal(agents: int) -> Tensor:
     """``[E]`` positions of the off-diagonal entries in a flattened ``A x A`` matrix, row-major."""
     return torch.nonzero(~torch.eye(agents, dtype=torch.bool).flatten()).flatten()

@@ -23,7 +23,7 @@ class TeamFrame:
 
     def at(self, frames: Tensor) -> Tensor:
         """Origin ``[..., F, P]`` at frame numbers ``[F]`` counted from the newest (0)."""
-        return self.origin.unsqueeze(-2) + self.velocity.unsqueeze(-2) * (frames * self.dt)[:, None].to(self.origin)
+        return self.origin.unsqueeze(-2) + self.velocity.unsqueeze(-2) * (frames.to(self.origin) * self.dt)[:, None]
 
 
 def team_frame(seen: Tensor, dt: float) -> TeamFrame:

@@ -11,7 +11,7 @@ is the probability of the interacting edge type.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from itertools import permutations
 
 import numpy as np
@@ -138,7 +138,8 @@ def structural_bias(structure: Tensor, visible: int, alphas: Tensor) -> tuple[Te
     return within, between, among
 
 
-@lru_cache(maxsize=None)
+@cache
+@torch.inference_mode(False)  # kept for later calls, which may need gradients
 def _permutations(slots: int) -> Tensor:
     return torch.tensor(list(permutations(range(slots))))
 

@@ -223,7 +223,7 @@ class NRI(nn.Module):
         noise = torch.empty_like(logits).exponential_().clamp_min_(1e-20).log().neg()
         if self.config.tied:
             matrix = incoming_to_matrix(noise)
-            upper = matrix.triu_() if matrix.dim() == 2 else torch.triu(matrix.movedim(-1, 1), 1).movedim(1, -1)
+            upper = torch.triu(matrix.movedim(-1, 1), 1).movedim(1, -1)
             noise = matrix_to_incoming(upper + upper.transpose(1, 2))
         soft = torch.softmax((logits + noise) / self.config.temperature, -1)
         if not self.config.hard:

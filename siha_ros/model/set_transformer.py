@@ -15,7 +15,7 @@ from torch.nn import functional as F
 class MultiheadAttention(nn.Module):
     """``Concat(head_1 .. head_h) W_O`` with scaled dot-product heads (appendix A.2).
 
-    Scores, bias and softmax are float32 whatever the input is: a bias of -1e9 overflows half precision.
+    Scores, bias and softmax are float32 where the input is narrower: a bias of -1e9 overflows half precision.
     """
 
     def __init__(self, width: int, heads: int):
@@ -35,7 +35,8 @@ class MultiheadAttention(nn.Module):
             for part in (self.query(x), self.key(y), self.value(y))
         )
         # width / heads is the size of a head: softmax(q k / sqrt(d / h)) of the paper
-        scores = (query @ key.transpose(2, 3)).float() / math.sqrt(query.shape[-1])
+        scores = query @ key.transpose(2, 3)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) / math.sqrt(query.shape[-1])
         if bias is not None:
             scores = scores + bias
         attended = torch.softmax(scores, -1).to(value.dtype) @ value

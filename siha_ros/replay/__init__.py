@@ -1,0 +1,1 @@
+"""Recorded streams through the estimator, and the metrics it is judged by."""
