@@ -1,17 +1,45 @@
-"""Which topics carry the stream: agents found by the topic pattern, and the message type asked from the graph."""
+"""Which topics carry the stream, of which type, and how names meet: agents found by the topic pattern, types asked from the
+graph, names that stream and bundle do not share."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from siha_ros.node.inputs import Input
+from siha_ros.node.parameters import ParameterError
 
 AGENT = "{agent}"
 _TOKEN = "AGENT_TOKEN"
 
 
-def resolved_template(template: str, resolve: object) -> str:
+def check_topic(template: str, source: Input | None) -> None:
+    """Raise ParameterError where a topic template does not suit the input; None is an input yet unknown."""
+    problem = f"parameter input.topic is {template!r}: expected {AGENT} in it"
+    if template.count(AGENT) > 1:
+        raise ParameterError(f"{problem} once at most")
+    if source is not None and source.per_agent and AGENT not in template:
+        raise ParameterError(f"{problem}, as {source.type_name} comes on one topic per agent")
+    if source is not None and not source.per_agent and AGENT in template:
+        raise ParameterError(f"{problem} only where each agent has a topic; a {source.type_name} holds all agents")
+
+
+def resolved_template(template: str, resolve: Callable[[str], str]) -> str:
     """A topic template with namespace and remappings applied by `resolve`, {agent} kept."""
-    return resolve(template.replace(AGENT, _TOKEN)).replace(_TOKEN, AGENT)  # type: ignore[operator]
+    return resolve(template.replace(AGENT, _TOKEN)).replace(_TOKEN, AGENT)
+
+
+def unmatched(stream: Sequence[str], names: Mapping[str, str], bundle: Sequence[str]) -> str:
+    """One line on the names that stream and bundle do not share, after translation by `names`; empty where all meet."""
+    translated = [names.get(name, name) for name in stream]
+    unknown = [name for name in translated if name not in set(bundle)]
+    missing = [name for name in bundle if name not in set(translated)]
+    parts = []
+    if unknown:
+        parts.append(f"not in the bundle, ignored: {', '.join(unknown)}")
+    if missing:
+        parts.append(f"in the bundle only, never seen: {', '.join(missing)}")
+    return f"agent names (see name_map): {'; '.join(parts)}" if parts else ""
 
 
 def matching_agents(template: str, topics: Iterable[str]) -> dict[str, str]:
@@ -22,8 +50,8 @@ def matching_agents(template: str, topics: Iterable[str]) -> dict[str, str]:
 
 
 def common_type(topics: Iterable[str], graph: Mapping[str, Sequence[str]], supported: Sequence[str]) -> str | None:
-    """The supported type that most of the topics have, the first of `supported` where several do; None where none has any."""
-    counts = {kind: 0 for kind in supported}
+    """The supported type that most of the topics have, the first where several do; None where none has any."""
+    counts = dict.fromkeys(supported, 0)
     for topic in topics:
         for kind in graph.get(topic, ()):
             if kind in counts:

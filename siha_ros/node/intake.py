@@ -1,51 +1,45 @@
 """From messages to the window: stamps, frames, groups and names are judged here, once, for all types of input.
 
-`push` is called by subscriptions and only appends; everything else is called by the worker. Each kind of trouble is counted and said
-once. Whether an agent is hidden is not judged here: the window does that.
+`push` is called by subscriptions and only appends; everything else is called by the worker. Each kind of trouble is
+counted and said once. Whether an agent is hidden, and what a jump in time means, is the window's to judge.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from siha_ros.node.discovery import unmatched
 from siha_ros.node.inputs import Input
-from siha_ros.node.outputs import SeenPose
-from siha_ros.window.sliding_window import Observation, SlidingWindow
+from siha_ros.node.parameters import Parameters
+from siha_ros.window.sliding_window import SlidingWindow
 
-INBOX = 4096  # messages that wait for the worker; more than a second at any rate seen
-OFFSETS = 50  # newest messages of a source from which its clock offset is estimated
+INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
 
 
 class Intake:
     """The inbox of one activation, and the way from there into the window.
 
     Attributes:
+        source: the input that reads the messages; set once the type is known, before the first `push`.
         group, frame_id: of the stream; empty until known.
-        poses: height and orientation of each agent as last seen.
         received: messages pushed.
-        dropped: messages or observations dropped, by reason.
-        newest_arrival: monotonic time (s) at which the newest stamp arrived, NaN before.
+        dropped: messages dropped, by reason.
+        newest_arrival: steady time (s) at which the newest stamp arrived, NaN before.
     """
 
     def __init__(
-        self, window: SlidingWindow, source: Input, *, group: str, default_group: str, frame_id: str, use_arrival: bool,
-        names: Mapping[str, str], known: Collection[str], warn: Callable[[str], None],
+        self, window: SlidingWindow, parameters: Parameters, default_group: str, warn: Callable[[str], None]
     ) -> None:
-        """`names` maps stream names to the bundle's, `known` are the bundle's names (empty where the stream's are taken)."""
-        self._window, self._source, self._warn = window, source, warn
-        self.group, self._default_group, self.frame_id = group, default_group, frame_id
-        self._use_arrival, self._names, self._known = use_arrival, dict(names), set(known)
+        self._window, self._parameters, self._warn = window, parameters, warn
+        self._default_group, self._names = default_group, parameters.names
         self._inbox: deque[tuple[Any, str, float, float] | None] = deque(maxlen=INBOX)
-        self._offsets: dict[str, deque[float]] = {}
-        self._said: set[str] = set()
-        self._newest_stamp = -math.inf
-        self.poses: dict[str, SeenPose] = {}
+        self._said: set[tuple[str, str]] = set()
+        self._newest_stamp, self._matched = -math.inf, False
+        self.source: Input | None = None
+        self.group, self.frame_id = parameters.group, parameters.frame_id
         self.received = 0
         self.dropped: Counter[str] = Counter()
         self.newest_arrival = math.nan
@@ -56,86 +50,63 @@ class Intake:
         if len(self._inbox) == INBOX:
             self.dropped["inbox full"] += 1
         self._inbox.append((message, agent, now, arrival))
-        stamp = message.header.stamp
-        offsets = self._offsets.setdefault(agent or "stream", deque(maxlen=OFFSETS))
-        offsets.append(now - stamp.sec - 1e-9 * stamp.nanosec)
 
     def push_reset(self) -> None:
         """Put a request to start the window anew into the inbox, after the messages before it."""
         self._inbox.append(None)
-
-    def clock_offsets(self) -> dict[str, float]:
-        """Median of arrival minus stamp (s) by agent, or of the whole stream where it is one topic."""
-        return {name: statistics.median(offsets) for name, offsets in self._offsets.items()}
 
     def drain(self) -> None:
         """Move everything in the inbox into the window."""
         while self._inbox:
             entry = self._inbox.popleft()
             if entry is None:
-                self.reset("asked for by ~/reset")
+                self._window.reset("asked for by ~/reset")
             else:
                 self._take(*entry)
 
-    def reset(self, reason: str) -> None:
-        """Start the window anew."""
-        self._window.reset(reason)
-        self.poses.clear()
-        self._newest_stamp = -math.inf
-
     def _take(self, message: Any, agent: str, now: float, arrival: float) -> None:
-        header = message.header
-        stamp = now if self._use_arrival else header.stamp.sec + 1e-9 * header.stamp.nanosec
+        assert self.source is not None
+        header, from_header = message.header, self._parameters.stamp_source == "header"
+        stamp = header.stamp.sec + 1e-9 * header.stamp.nanosec if from_header else now
         if stamp <= 0.0:
-            clock = "the node's clock is 0 (use_sim_time without /clock?)" if self._use_arrival else "stamps are 0: fill header.stamp, or set stamp_source to arrival"
-            return self._drop("stamp 0", f"message dropped: {clock}")
-        if not self.frame_id:
-            self.frame_id = header.frame_id
+            cause = "its stamp is 0: fill header.stamp, or set the parameter stamp_source to arrival"
+            return self._drop("stamp 0", cause if from_header else "the node's clock is 0: nothing on /clock?")
+        self.frame_id = self.frame_id or header.frame_id
         if header.frame_id and header.frame_id != self.frame_id:
-            return self._drop("frame", f"message dropped: its frame is {header.frame_id!r}, expected {self.frame_id!r}", header.frame_id)
+            expected = f"its frame is {header.frame_id!r}, expected {self.frame_id!r}"
+            return self._drop("other frame", expected, header.frame_id)
         named = getattr(message, "group", "")
-        if not self.group:
-            self.group = named or self._default_group
+        self.group = self.group or named or self._default_group
         if named and named != self.group:
-            return self._drop("group", f"message dropped: it is of group {named!r}, expected {self.group!r}", named)
+            return self._drop("other group", f"its group is {named!r}, expected {self.group!r}", named)
         try:
-            observations = self._source.read(message, stamp, self.group, agent)
+            sample = self.source.read(message, agent)
         except ValueError as error:
-            return self._drop("malformed", f"message dropped: {error}")
-        if stamp >= self._newest_stamp:
+            return self._drop("malformed", str(error))
+        if not -self._parameters.reorder_tolerance <= stamp - self._newest_stamp < 0.0:  # newer, or time went back
             self._newest_stamp, self.newest_arrival = stamp, arrival
-        taken: set[str] = set()
-        for observation in observations:
-            self._add(observation, taken)
-
-    def _add(self, observation: Observation, taken: set[str]) -> None:
-        name = self._names.get(observation.agent, observation.agent)
-        if self._known and name not in self._known:
-            return self._drop("unknown name", f"agent {observation.agent!r} is not in the bundle and is ignored; name_map can translate names", name)
-        if name in taken:
-            return self._drop("named twice", f"agent {name!r} comes more than once in a message; the first entry counts", name)
-        taken.add(name)
-        if name != observation.agent:
-            observation = Observation(
-                observation.stamp, observation.group, name, observation.position, observation.velocity, observation.orientation,
-                observation.confidence, observation.tracked,
-            )
-        self._window.add(observation)
-        self._remember(observation)
-
-    def _remember(self, observation: Observation) -> None:
-        position, orientation = observation.position, observation.orientation
-        if not observation.tracked or position is None or not np.isfinite(position).all() or not position.any():
-            return
-        before = self.poses.get(observation.agent)
-        turn = before.orientation if before else None
-        if orientation is not None and (length := float(np.linalg.norm(orientation))) > 1e-6:
-            x, y, z, w = (orientation / length).tolist()
-            turn = (x, y, z, w)
-        self.poses[observation.agent] = SeenPose(observation.stamp, float(position[2]), turn)
+        tracked = sample.tracked
+        if sample.confidence is not None:
+            sure = sample.confidence >= self._parameters.min_confidence
+            tracked = sure if tracked is None else tracked & sure
+        if sample.complete and self._window.fixed and not self._matched:
+            self._matched = True
+            if line := unmatched(sample.names, self._names, self._window.names):
+                self._warn(line)
+        self._window.add_frame(
+            stamp,
+            sample.positions,
+            tracked,
+            names=[self._names.get(name, name) for name in sample.names] if self._names else sample.names,
+            velocities=sample.velocities,
+            orientations=sample.orientations,
+            confidence=sample.confidence,
+            complete=sample.complete,
+            now=arrival,
+        )
 
     def _drop(self, reason: str, text: str, key: str = "") -> None:
         self.dropped[reason] += 1
-        if (said := f"{reason} {key}") not in self._said:
-            self._said.add(said)
-            self._warn(f"{text} (said once)")
+        if (reason, key) not in self._said:
+            self._said.add((reason, key))
+            self._warn(f"message dropped: {text} (said once)")

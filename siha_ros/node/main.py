@@ -1,4 +1,4 @@
-"""The process of the node: start, spin, and a clean end on SIGINT and SIGTERM, also while a model loads or an estimate runs."""
+"""The process of the node: start, spin, and a clean end on SIGINT and SIGTERM, also while a model loads or runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> int:
             stopping = True
             raise Stop
 
-    # rclpy's own handlers call those that were there before: an idle executor is woken by rclpy, a busy Python by the exception.
+    # rclpy's own handlers wake an idle executor and call those that were there before: a busy Python gets the exception.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     ended, node = True, None

@@ -48,7 +48,9 @@ class MarkerScene:
         """The markers of a scene, and the deletion of those that the scene before had and this one has not."""
         markers = [*self._agents(scene), *self._edges(scene), *self._forecasts(scene)]
         drawn = {(marker.ns, marker.id) for marker in markers}
-        gone = [Marker(header=scene.header, ns=ns, id=number, action=Marker.DELETE) for ns, number in self._drawn - drawn]
+        gone = [
+            Marker(header=scene.header, ns=ns, id=number, action=Marker.DELETE) for ns, number in self._drawn - drawn
+        ]
         self._drawn = drawn
         return MarkerArray(markers=gone + markers)
 
@@ -69,7 +71,7 @@ class MarkerScene:
         positions = scene.positions(estimate.positions[:, -1:])[:, 0].tolist()
         markers = []
         for index, name in enumerate(estimate.names):
-            status = Status.STALE if scene.stale else Status(int(scene.window.status[index]))
+            status = Status(int(scene.window.status[index]))
             marker = self._marker(scene, "agents", self._id(name), Marker.SPHERE, (self.size,) * 3)
             marker.pose.position = _point(positions[index])
             marker.color = _colour(COLOURS[status], 1.0)
@@ -106,8 +108,6 @@ class MarkerScene:
         paths = scene.positions(planar).tolist()
         fading = np.linspace(0.8, 0.1, planar.shape[1]).tolist()
         markers = []
-        if planar.shape[1] < 2 or scene.stale:
-            return []
         for index, name in enumerate(estimate.names):
             colour = COLOURS[Status.HIDDEN if scene.reconstructed[index] else Status.VISIBLE]
             marker = self._marker(scene, "forecast", self._id(name), Marker.LINE_STRIP, (0.2 * self.size, 0.0, 0.0))
@@ -119,7 +119,7 @@ class MarkerScene:
 
 
 def ellipsoid(covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], Quaternion]:
-    """Standard deviations f8[3] (m) along the principal axes of a covariance f8[3, 3], and the rotation to those axes."""
+    """Standard deviations f8[3] (m) along the principal axes of a covariance f8[3, 3], and the rotation to them."""
     variances, axes = np.linalg.eigh(covariance)
     if np.linalg.det(axes) < 0.0:
         axes[:, 0] = -axes[:, 0]
@@ -130,12 +130,14 @@ def quaternion(rotation: NDArray[np.float64]) -> Quaternion:
     """The unit quaternion of a rotation matrix f8[3, 3] (Shepperd's method: divides by the largest component only)."""
     m = rotation
     # 4 q q^T of q = (x, y, z, w) in terms of the matrix; the row with the largest diagonal is the quaternion, scaled.
-    outer = np.array((
-        (1 + m[0, 0] - m[1, 1] - m[2, 2], m[0, 1] + m[1, 0], m[0, 2] + m[2, 0], m[2, 1] - m[1, 2]),
-        (m[0, 1] + m[1, 0], 1 - m[0, 0] + m[1, 1] - m[2, 2], m[1, 2] + m[2, 1], m[0, 2] - m[2, 0]),
-        (m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], 1 - m[0, 0] - m[1, 1] + m[2, 2], m[1, 0] - m[0, 1]),
-        (m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1 + m[0, 0] + m[1, 1] + m[2, 2]),
-    ))
+    outer = np.array(
+        (
+            (1 + m[0, 0] - m[1, 1] - m[2, 2], m[0, 1] + m[1, 0], m[0, 2] + m[2, 0], m[2, 1] - m[1, 2]),
+            (m[0, 1] + m[1, 0], 1 - m[0, 0] + m[1, 1] - m[2, 2], m[1, 2] + m[2, 1], m[0, 2] - m[2, 0]),
+            (m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], 1 - m[0, 0] - m[1, 1] + m[2, 2], m[1, 0] - m[0, 1]),
+            (m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1 + m[0, 0] + m[1, 1] + m[2, 2]),
+        )
+    )
     row = outer[int(np.argmax(np.diag(outer)))]
     x, y, z, w = (row / np.linalg.norm(row)).tolist()
     return Quaternion(x=x, y=y, z=z, w=w)

@@ -1,7 +1,8 @@
 """Estimates out: from a window and its estimate to the messages of all topics.
 
-The functions turn a `Scene` into one message each and can be used without a running node; `Outputs` owns the publishers. Whatever
-the bundle's dimensions, messages are three-dimensional: a planar agent keeps the height at which it was last seen.
+The functions turn a `Scene` into one message each and can be used without a running node; `Outputs` owns the
+publishers. Whatever the bundle's dimensions, messages are three-dimensional: a planar agent keeps the height at which it was last
+seen.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,6 @@ UNKNOWN_TURN = math.pi**2  # rad^2: variance of an orientation that nobody measu
 
 
 @dataclass(frozen=True)
-class SeenPose:
-    """What the model does not carry: height (m) and orientation (x, y, z, w; None where never measured) as last seen at a stamp (s)."""
-
-    stamp: float
-    height: float
-    orientation: tuple[float, float, float, float] | None
-
-
-@dataclass(frozen=True)
 class Scene:
     """Everything that the messages of one estimate are made of.
 
@@ -51,9 +43,9 @@ class Scene:
         estimate: its completion, agents in the same order.
         group, frame_id, bundle: names that go into the messages.
         edge_types: [K] names of the interaction types.
-        poses: last seen heights and orientations, by agent.
+        heights: f8[A] z as last seen (m), NaN where never seen.
+        orientations: f8[A, 4] quaternions (x, y, z, w) as last seen, NaN where never measured.
         latency: from the arrival of the newest observation to now (s).
-        stale: true where the stream has stopped as a whole, so that every state is the last one.
     """
 
     window: Window
@@ -62,19 +54,14 @@ class Scene:
     frame_id: str
     bundle: str
     edge_types: tuple[str, ...]
-    poses: dict[str, SeenPose] = field(default_factory=dict)
+    heights: NDArray[np.float64]
+    orientations: NDArray[np.float64]
     latency: float = 0.0
-    stale: bool = False
 
     @cached_property
     def header(self) -> Header:
         """Stamp of the newest grid time, frame of all positions."""
         return Header(stamp=to_time(float(self.estimate.times[-1])), frame_id=self.frame_id)
-
-    @cached_property
-    def heights(self) -> NDArray[np.float64]:
-        """f8[A] height (m) of each agent as last seen, 0 where never seen."""
-        return np.array([self.poses[name].height if name in self.poses else 0.0 for name in self.estimate.names])
 
     @cached_property
     def reconstructed(self) -> NDArray[np.bool_]:
@@ -85,7 +72,7 @@ class Scene:
         """f8[A, N, 3] from f8[A, N, P]: planar positions at the agents' heights."""
         if planar.shape[-1] == 3:
             return planar
-        heights = np.broadcast_to(self.heights[:, None, None], (*planar.shape[:-1], 1))
+        heights = np.broadcast_to(np.nan_to_num(self.heights)[:, None, None], (*planar.shape[:-1], 1))
         return np.concatenate((planar, heights), axis=-1)
 
     @staticmethod
@@ -121,10 +108,9 @@ def states_message(scene: Scene) -> ReconstructedStates:
     message = ReconstructedStates(header=scene.header, group=scene.group, bundle=scene.bundle, latency=scene.latency)
     for index, name in enumerate(estimate.names):
         seen = float(window.last_seen[index])
-        state = AgentState(name=name, status=int(Status.STALE if scene.stale else window.status[index]))
-        reasons = ["the stream has stopped"] if scene.stale else [window.reason[index], estimate.reason[index]]
-        state.reason = "; ".join(filter(None, reasons))
-        _set_pose(state.pose, positions[index], scene.poses.get(name))
+        state = AgentState(name=name, status=int(window.status[index]))
+        state.reason = "; ".join(filter(None, (window.reason[index], estimate.reason[index])))
+        _set_pose(state.pose, positions[index], scene.orientations[index])
         state.orientation_valid = _orientation_is_measured(scene, index)
         state.velocity.x, state.velocity.y, state.velocity.z = velocities[index]
         state.position_covariance = covariances[index]
@@ -192,9 +178,10 @@ def skeleton_message(scene: Scene) -> SkeletonFrame:
 
 
 def recovered_message(scene: Scene, index: int) -> PoseWithCovarianceStamped:
-    """~/recovered/<agent>/pose: one agent, seen or reconstructed; an orientation that is not measured now has a variance of pi^2."""
+    """~/recovered/<agent>/pose: one agent, seen or not; an orientation not measured now has a variance of pi^2."""
     estimate, message = scene.estimate, PoseWithCovarianceStamped(header=scene.header)
-    _set_pose(message.pose.pose, scene.positions(estimate.positions[:, -1:])[index, 0].tolist(), scene.poses.get(estimate.names[index]))
+    position = scene.positions(estimate.positions[:, -1:])[index, 0].tolist()
+    _set_pose(message.pose.pose, position, scene.orientations[index])
     covariance = np.zeros((6, 6))
     covariance[:3, :3] = scene.covariances(estimate.covariance[index, -1])
     if not _orientation_is_measured(scene, index):
@@ -203,20 +190,15 @@ def recovered_message(scene: Scene, index: int) -> PoseWithCovarianceStamped:
     return message
 
 
-def _set_pose(pose: Any, position: list[float], seen: SeenPose | None) -> None:
+def _set_pose(pose: Any, position: list[float], orientation: NDArray[np.float64]) -> None:
     pose.position.x, pose.position.y, pose.position.z = position
-    if seen is not None and seen.orientation is not None:
-        pose.orientation.x, pose.orientation.y, pose.orientation.z, pose.orientation.w = seen.orientation
+    length = np.linalg.norm(orientation)
+    if np.isfinite(length):
+        pose.orientation.x, pose.orientation.y, pose.orientation.z, pose.orientation.w = (orientation / length).tolist()
 
 
 def _orientation_is_measured(scene: Scene, index: int) -> bool:
-    seen = scene.poses.get(scene.estimate.names[index])
-    return (
-        seen is not None
-        and seen.orientation is not None
-        and not scene.stale
-        and scene.window.status[index] in (Status.VISIBLE, Status.WARMING_UP)
-    )
+    return bool(scene.window.status[index] == Status.VISIBLE and np.isfinite(scene.orientations[index]).all())
 
 
 def topic_token(name: str) -> str:
@@ -249,15 +231,17 @@ class Outputs:
         )
 
     def publish(self, scene: Scene) -> None:
-        """Publish a scene on every topic that is heard. Raises ValueError, publishing nothing, where a number is not finite."""
+        """Publish a scene on every topic that is heard; ValueError, and nothing published, where one is not finite."""
         require_finite(scene.estimate)
         for publisher, make in self._makers.items():
             if publisher.get_subscription_count():
                 publisher.publish(make(scene))
-        if self._recovered is not None and not scene.stale:
+        if self._recovered is not None:
             for index, name in enumerate(scene.estimate.names):
                 if name not in self._recovered:
-                    self._recovered[name] = self._publisher(PoseWithCovarianceStamped, f"~/recovered/{topic_token(name)}/pose")
+                    self._recovered[name] = self._publisher(
+                        PoseWithCovarianceStamped, f"~/recovered/{topic_token(name)}/pose"
+                    )
                 if self._recovered[name].get_subscription_count():
                     self._recovered[name].publish(recovered_message(scene, index))
         if self._marker_publisher.get_subscription_count():

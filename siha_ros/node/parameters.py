@@ -1,7 +1,7 @@
 """The node's parameters: what each is for, its default, its range, and the one place where a value is checked.
 
-`Parameters` is the whole list; descriptors for ROS, the check of a value and the table in docs/node.md are all made from it.
-Nothing here needs a running node.
+`Parameters` is the whole list; descriptors for ROS, the check of a value and the table in docs/node.md are all made
+from it. Nothing here needs a running node.
 """
 
 from __future__ import annotations
@@ -47,8 +47,13 @@ class Declaration:
         """What a value must be, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        words = {"bool": "true or false", "int": "a whole number", "float": "a number", "string": "a text",
-                 "string[]": "a list of texts"}[self.type_name]
+        words = {
+            "bool": "true or false",
+            "int": "a whole number",
+            "float": "a number",
+            "string": "a text",
+            "string[]": "a list of texts",
+        }[self.type_name]
         return words if self.low is None else f"{words} from {self.low:g} to {self.high:g}"
 
     def check(self, value: Any) -> Any:
@@ -67,10 +72,23 @@ class Declaration:
 
 
 def _parameter(
-    default: Any, description: str, *, name: str = "", low: float | None = None, high: float | None = None,
-    choices: tuple[str, ...] = (), read_only: bool = False,
+    default: Any,
+    description: str,
+    *,
+    name: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    read_only: bool = False,
 ) -> Any:
-    extra = {"name": name, "description": description, "low": low, "high": high, "choices": choices, "read_only": read_only}
+    extra = {
+        "name": name,
+        "description": description,
+        "low": low,
+        "high": high,
+        "choices": choices,
+        "read_only": read_only,
+    }
     return field(default=default, metadata=extra)
 
 
@@ -79,43 +97,122 @@ class Parameters:
     """Values of all parameters, checked. They take effect at configure, and are refused while configured."""
 
     autostart: bool = _parameter(True, "Configure and activate at start, without a lifecycle manager.", read_only=True)
-    bundle: str = _parameter("springs_team", "Trained model: the name of a shipped one or the path of a bundle's folder.")
+    bundle: str = _parameter(
+        "springs_team", "Trained model: the name of a shipped one or the path of a bundle's folder."
+    )
     device: str = _parameter("auto", "Where the model runs: auto (a GPU where there is one), cpu, cuda or cuda:N.")
-    rate: float = _parameter(20.0, "Estimates per second of wall time, at most; the newest window wins.", low=0.1, high=200.0)
-    group: str = _parameter("", "Name of the team or body in all outputs; other groups of a SkeletonFrame stream are"
-                            " ignored. Empty: 'team', or the first group that the stream names.")
-    frame_id: str = _parameter("", "Frame of the stream and of all outputs; messages in another frame are dropped."
-                               " Empty: the frame of the first message.")
-    stamp_source: str = _parameter("header", "Time of an observation: the header's stamp, or the node's clock at arrival.",
-                                   choices=("header", "arrival"))
+    rate: float = _parameter(
+        20.0, "Estimates per second of wall time, at most; the newest window wins.", low=0.1, high=200.0
+    )
+    group: str = _parameter(
+        "",
+        "Name of the team or body in all outputs; other groups of a SkeletonFrame stream are"
+        " ignored. Empty: 'team', or the first group that the stream names.",
+    )
+    frame_id: str = _parameter(
+        "",
+        "Frame of the stream and of all outputs; messages in another frame are dropped."
+        " Empty: the frame of the first message.",
+    )
+    stamp_source: str = _parameter(
+        "header",
+        "Time of an observation: the header's stamp, or the node's clock at arrival.",
+        choices=("header", "arrival"),
+    )
 
-    input_type: str = _parameter("auto", "Message type of the input; auto asks the topics found.", name="input.type",
-                                 choices=("auto", *INPUT_TYPES))
-    input_topic: str = _parameter("", "Input topic. {agent} stands for an agent's name where each agent has a topic."
-                                  " Empty: /{agent}/pose, for a bundle with named joints /skeleton.", name="input.topic")
-    input_agents: tuple[str, ...] = _parameter((), "Names of the agents in the stream (for a PoseArray: by index)."
-                                               " Empty: every agent whose topic matches input.topic, late ones too.", name="input.agents")
-    input_depth: int = _parameter(50, "Messages kept per input topic until the node takes them.", name="input.depth", low=1, high=10000)
-    name_map: tuple[str, ...] = _parameter((), "Stream names that differ from the bundle's, each as 'stream_name:bundle_name'.")
+    input_type: str = _parameter(
+        "auto",
+        "Message type of the input; auto asks the topics found.",
+        name="input.type",
+        choices=("auto", *INPUT_TYPES),
+    )
+    input_topic: str = _parameter(
+        "",
+        "Input topic. {agent} stands for an agent's name where each agent has a topic."
+        " Empty: /{agent}/pose, for a bundle with named joints /skeleton.",
+        name="input.topic",
+    )
+    input_agents: tuple[str, ...] = _parameter(
+        (),
+        "Names of the agents in the stream (for a PoseArray: by index)."
+        " Empty: every agent whose topic matches input.topic, late ones too.",
+        name="input.agents",
+    )
+    input_depth: int = _parameter(
+        50, "Messages kept per input topic until the node takes them.", name="input.depth", low=1, high=10000
+    )
+    name_map: tuple[str, ...] = _parameter(
+        (), "Stream names that differ from the bundle's, each as 'stream_name:bundle_name'."
+    )
 
-    grid_delay: float = _parameter(-1.0, "How far the newest grid time lies behind the newest stamp, s; negative: one"
-                                   " step of the bundle's grid.", low=-1.0, high=10.0)
-    hidden_timeout: float = _parameter(0.3, "An agent is lost when silent for this long in stream time, s.", name="hidden.timeout",
-                                       low=0.01, high=60.0)
-    hidden_lost_after: float = _parameter(0.1, "An agent is lost when untracked, NaN, zero or of low confidence for this long, s;"
-                                          " shorter gaps are bridged.", name="hidden.lost_after", low=0.0, high=60.0)
-    hidden_found_after: float = _parameter(0.1, "A lost agent is seen again when tracked for this long, s.", name="hidden.found_after",
-                                           low=0.0, high=60.0)
-    hidden_min_confidence: float = _parameter(0.3, "An observation of less confidence counts as untracked, 0 to 1.",
-                                              name="hidden.min_confidence", low=0.0, high=1.0)
-    stale_after: float = _parameter(0.5, "The stream is stale when nothing arrives for this long in wall time, s.", low=0.05, high=60.0)
-    reset_jump: float = _parameter(1.0, "Stamps that go back by more than this start the window anew, s; less is reordering.",
-                                   low=0.01, high=3600.0)
-
-    markers_edge_threshold: float = _parameter(0.5, "Edges of less probability are not drawn.", name="markers.edge_threshold",
-                                               low=0.0, high=1.0)
-    markers_size: float = _parameter(0.0, "Diameter of an agent's marker, m; 0: 0.25 for a team, 0.06 for a body.", name="markers.size",
-                                     low=0.0, high=10.0)
+    grid_delay: float = _parameter(
+        -1.0,
+        "How far the newest grid time lies behind the newest stamp, s; negative: one step of the bundle's grid.",
+        name="window.grid_delay",
+        low=-1.0,
+        high=10.0,
+    )
+    max_gap: float = _parameter(
+        0.3,
+        "Longest gap between two samples of an agent that is interpolated, s.",
+        name="window.max_gap",
+        low=0.01,
+        high=60.0,
+    )
+    reorder_tolerance: float = _parameter(
+        0.5,
+        "Stamps that go back by no more than this are put in their place; beyond,"
+        " time went back and the window starts anew, s.",
+        name="window.reorder_tolerance",
+        low=0.001,
+        high=60.0,
+    )
+    stale_timeout: float = _parameter(
+        1.0,
+        "The stream is stale when nothing at all arrives for this long in wall time, s.",
+        name="window.stale_timeout",
+        low=0.05,
+        high=60.0,
+    )
+    silence_timeout: float = _parameter(
+        0.3,
+        "An agent is hidden when silent for this long in stream time, s.",
+        name="visibility.silence_timeout",
+        low=0.01,
+        high=60.0,
+    )
+    hide_after: float = _parameter(
+        0.12,
+        "An agent reported as untracked, NaN or zero is hidden once that has lasted so long, s;"
+        " shorter gaps are bridged.",
+        name="visibility.hide_after",
+        low=0.0,
+        high=60.0,
+    )
+    hide_samples: int = _parameter(
+        4, "... and for so many samples in a row.", name="visibility.hide_samples", low=1, high=1000
+    )
+    show_after: float = _parameter(
+        0.1,
+        "A hidden or new agent is seen once it has been tracked for so long, s.",
+        name="visibility.show_after",
+        low=0.0,
+        high=60.0,
+    )
+    show_samples: int = _parameter(3, "... and in so many samples.", name="visibility.show_samples", low=1, high=1000)
+    min_confidence: float = _parameter(
+        0.3, "A sample of less confidence counts as untracked.", name="visibility.min_confidence", low=0.0, high=1.0
+    )
+    markers_edge_threshold: float = _parameter(
+        0.5, "Edges of less probability are not drawn.", name="markers.edge_threshold", low=0.0, high=1.0
+    )
+    markers_size: float = _parameter(
+        0.0,
+        "Diameter of an agent's marker, m; 0: 0.25 for a team, 0.06 for a body.",
+        name="markers.size",
+        low=0.0,
+        high=10.0,
+    )
 
     def __post_init__(self) -> None:
         for entry in self.name_map:
@@ -123,7 +220,9 @@ class Parameters:
                 raise ParameterError(f"parameter name_map has {entry!r}: expected 'stream_name:bundle_name'")
         targets = list(self.names.values())
         if len(set(targets)) < len(self.name_map):
-            raise ParameterError(f"parameter name_map is {list(self.name_map)!r}: expected each name once on either side")
+            raise ParameterError(
+                f"parameter name_map is {list(self.name_map)!r}: expected each name once on either side"
+            )
         if len(set(self.input_agents)) < len(self.input_agents):
             raise ParameterError(f"parameter input.agents is {list(self.input_agents)!r}: expected each name once")
         if self.device not in ("auto", "cpu", "cuda") and not self.device.removeprefix("cuda:").isdigit():
@@ -143,7 +242,11 @@ class Parameters:
 
 
 DECLARATIONS = tuple(
-    Declaration(f.metadata["name"] or f.name, f.default, **{key: f.metadata[key] for key in ("description", "low", "high", "choices", "read_only")})
+    Declaration(
+        f.metadata["name"] or f.name,
+        f.default,
+        **{key: f.metadata[key] for key in ("description", "low", "high", "choices", "read_only")},
+    )
     for f in dataclasses.fields(Parameters)
 )
 
@@ -152,7 +255,10 @@ def markdown_table() -> str:
     """The table of parameters in docs/node.md."""
     lines = ["| parameter | type | default | range | what it is for |", "| --- | --- | --- | --- | --- |"]
     for d in DECLARATIONS:
-        default = {"bool": str(d.default).lower(), "string": d.default or '""', "string[]": "[]"}.get(d.type_name, d.default)
+        default = {"bool": str(d.default).lower(), "string": d.default or '""', "string[]": "[]"}.get(
+            d.type_name, d.default
+        )
         span = ", ".join(d.choices) if d.choices else "" if d.low is None else f"{d.low:g} to {d.high:g}"
-        lines.append(f"| `{d.name}` | {d.type_name} | `{default}` | {span} | {d.description}{' Read-only.' if d.read_only else ''} |")
+        use = d.description + (" Read-only." if d.read_only else "")
+        lines.append(f"| `{d.name}` | {d.type_name} | `{default}` | {span} | {use} |")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The lifecycle node `siha`: parameters, bundle and outputs at configure, subscriptions and timers at activate.
 
-Callbacks only append messages; one worker thread takes the newest window, estimates and publishes. This file holds the lifecycle;
-what happens to a message is in intake.py and pipeline.py.
+Callbacks only append messages; one worker thread takes the newest window, estimates and publishes. This file holds the
+lifecycle; what happens to a message is in intake.py and pipeline.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
@@ -23,9 +24,8 @@ from rclpy.qos import QoSProfile, QoSReliabilityPolicy, qos_policy_name_from_kin
 from rclpy.qos_overriding_options import QoSOverridingOptions
 from std_srvs.srv import Trigger
 
-from diagnostic_msgs.msg import DiagnosticArray
 from siha_ros.node import diagnostics
-from siha_ros.node.discovery import AGENT, common_type, matching_agents, resolved_template
+from siha_ros.node.discovery import AGENT, check_topic, common_type, matching_agents, resolved_template, unmatched
 from siha_ros.node.inputs import Input, make_input, message_type
 from siha_ros.node.intake import Intake
 from siha_ros.node.markers import MarkerScene
@@ -34,7 +34,7 @@ from siha_ros.node.parameters import DECLARATIONS, INPUT_TYPES, Declaration, Par
 from siha_ros.node.pipeline import Pipeline
 from siha_ros.node.worker import Worker
 from siha_ros.resources import bundle_path
-from siha_ros.window.sliding_window import SlidingWindow
+from siha_ros.window.sliding_window import SlidingWindow, WindowParameters
 
 DISCOVERY_PERIOD = 0.5  # s, wall time
 DIAGNOSTICS_PERIOD = 1.0
@@ -88,14 +88,16 @@ class SihaNode(LifecycleNode):
     # Parameters
 
     def _declare(self, declaration: Declaration) -> None:
-        """Declare one parameter; a refused start value is kept for configure to report, and the default stands meanwhile."""
+        """Declare one parameter; configure reports a start value that is refused, and the default stands meanwhile."""
         default = list(declaration.default) if isinstance(declaration.default, tuple) else declaration.default
         default = default if default != [] else [""]
         try:
             self.declare_parameter(declaration.name, default, descriptor(declaration))
         except InvalidParameterValueException:
             value = self._parameter_overrides[declaration.name].value
-            self._refused[declaration.name] = f"parameter {declaration.name} is {value!r}: expected {declaration.expected}"
+            self._refused[declaration.name] = (
+                f"parameter {declaration.name} is {value!r}: expected {declaration.expected}"
+            )
             self.declare_parameter(declaration.name, default, descriptor(declaration), ignore_override=True)
 
     def _judge_parameters(self, changed: list[Parameter[Any]]) -> SetParametersResult:
@@ -103,7 +105,8 @@ class SihaNode(LifecycleNode):
         mine = [parameter for parameter in changed if parameter.name in known]
         if mine and self._state in ("inactive", "active"):
             return SetParametersResult(
-                successful=False, reason=f"parameter {mine[0].name} takes effect at configure: deactivate and clean up first"
+                successful=False,
+                reason=f"parameter {mine[0].name} takes effect at configure: deactivate and clean up first",
             )
         try:
             for parameter in mine:
@@ -132,7 +135,9 @@ class SihaNode(LifecycleNode):
         self._warnings.clear()
         try:
             self._configure()
-        except Exception as error:  # a bundle or a device can fail in many ways; all are one line, and configure can be tried again
+        except (
+            Exception
+        ) as error:  # a bundle or a device can fail in many ways; all are one line, and configure can be tried again
             line = " ".join(str(error).split()) or type(error).__name__
             self._errors["configure"] = f"configure failed: {line}"
             self.get_logger().error(self._errors["configure"])
@@ -142,7 +147,7 @@ class SihaNode(LifecycleNode):
         return super().on_configure(state)
 
     def _configure(self) -> None:
-        self._parameters = p = self._checked_parameters()
+        self._settings = p = self._checked_parameters()
         path = bundle_path(p.bundle)
         self._estimator = self._load(path, p.device)
         self._estimator.warm_up()
@@ -152,21 +157,18 @@ class SihaNode(LifecycleNode):
             self.get_logger().warning("device auto: no GPU was found, the model runs on the cpu")
         self._body = config.identified
         template = p.input_topic or ("/skeleton" if self._body else f"/{AGENT}/pose")
-        if template.count(AGENT) > 1:
-            raise ParameterError(f"parameter input.topic is {template!r}: expected {AGENT} once at most")
-        self._template = resolved_template(template, self.resolve_topic_name)
+        source = None
         if p.input_type != "auto":
+            source = self._source(p.input_type)
             message_type(p.input_type)
-            if self._source(p.input_type).per_agent != (AGENT in template):
-                raise ParameterError(
-                    f"parameter input.topic is {template!r}: expected {AGENT} in it for one topic per agent, and not for {p.input_type}"
-                    if AGENT in template else f"parameter input.topic is {template!r}: expected {AGENT} in it, as {p.input_type} has one topic per agent"
-                )
-        if config.agent_names and (named := [p.names.get(name, name) for name in p.input_agents]):
-            unknown = sorted(set(named) - set(config.agent_names))
-            missing = sorted(set(config.agent_names) - set(named))
-            if unknown or missing:
-                self.get_logger().warning(f"agents not in the bundle: {', '.join(unknown) or 'none'}; bundle's agents without a stream: {', '.join(missing) or 'none'}")
+        check_topic(template, source)
+        self._template = resolved_template(template, self.resolve_topic_name)
+        if (
+            config.agent_names
+            and p.input_agents
+            and (line := unmatched([*p.input_agents], p.names, config.agent_names))
+        ):
+            self._warn(line)
         size = p.markers_size or (0.06 if self._body else 0.25)
         self._outputs = Outputs(self, body=self._body, markers=MarkerScene(size, p.markers_edge_threshold))
         self.get_logger().info(f"configured: bundle {config.name}, device {self._device}, input {self._template}")
@@ -174,16 +176,20 @@ class SihaNode(LifecycleNode):
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Open an empty window, start the worker, the timers and the subscriptions."""
         assert self._outputs is not None
-        p, config = self._parameters, self._estimator.bundle.config
-        window = self._new_window()
-        source = self._source(p.input_type) if p.input_type != "auto" else None
-        intake = Intake(
-            window, source, group=p.group, default_group="body" if self._body else "team", frame_id=p.frame_id,
-            use_arrival=p.stamp_source == "arrival", names=p.names, known=config.agent_names, warn=self.get_logger().warning,
-        )
+        p, config = self._settings, self._estimator.bundle.config
+        names = config.agent_names or p.input_agents
+        window = SlidingWindow(config.dt, config.window, config.dims, names or None, window_parameters(p))
+        intake = Intake(window, p, "body" if self._body else "team", self._warn)
+        if p.input_type != "auto":
+            intake.source = self._source(p.input_type)
         pipeline = Pipeline(
-            intake, window, self._estimator, self._outputs, bundle=config.name, edge_types=tuple(config.edge_types),
-            stale_after=p.stale_after, log=self.get_logger().info,
+            intake,
+            window,
+            self._estimator,
+            self._outputs,
+            bundle=config.name,
+            edge_types=tuple(config.edge_types),
+            log=self._warn,
         )
         worker = Worker(pipeline.step, self._on_worker_error)
         self._session = Session(intake, pipeline, worker, [], {}, time.monotonic())
@@ -243,19 +249,15 @@ class SihaNode(LifecycleNode):
         if self._outputs is not None:
             self._outputs.clear_markers()
 
-    def _new_window(self) -> SlidingWindow:
-        p, config = self._parameters, self._estimator.bundle.config
-        raise NotImplementedError
-
     def _source(self, type_name: str) -> Input:
-        agents = self._parameters.input_agents or self._estimator.bundle.config.agent_names
+        agents = self._settings.input_agents or self._estimator.bundle.config.agent_names
         return make_input(type_name, agents)
 
     # Input
 
     def _discover(self) -> None:
         """Subscribe to what is there and not subscribed to yet; say once when nothing is there."""
-        session, p = self._session, self._parameters
+        session, p = self._session, self._settings
         if session is None:
             return
         graph = dict(self.get_topic_names_and_types())
@@ -275,14 +277,20 @@ class SihaNode(LifecycleNode):
             if session.intake.source is not None and agent not in session.subscriptions:
                 kind = session.intake.source.type_name
                 if topic in graph and kind not in graph[topic]:
-                    self._warn_once(f"type {topic}", f"{topic} is of type {', '.join(graph[topic])}, expected {kind}: it is not subscribed to")
+                    self._warn_once(
+                        f"type {topic}",
+                        f"{topic} is of type {', '.join(graph[topic])}, expected {kind}: it is not subscribed to",
+                    )
                     continue
                 session.subscriptions[agent] = self._subscribe(session.intake, topic, agent, message_type(kind))
         for agent, topic in wanted.items():
             if (publishers := self.count_publishers(topic)) > 1 and agent:
                 self._warn_once(f"two {topic}", f"{publishers} publishers on {topic}: expected one per agent")
         if time.monotonic() - session.since > PATIENCE and session.intake.received == 0:
-            self._warn_once("no input", f"nothing received on {self._template} yet" + (f" (subscribed: {len(session.subscriptions)} topics)"))
+            self._warn_once(
+                "no input",
+                f"nothing received on {self._template} yet" + (f" (subscribed: {len(session.subscriptions)} topics)"),
+            )
 
     def _subscribe(self, intake: Intake, topic: str, agent: str, kind: type) -> Any:
         clock, push = self.get_clock(), intake.push
@@ -292,11 +300,16 @@ class SihaNode(LifecycleNode):
 
         def incompatible(event: Any) -> None:
             policy = qos_policy_name_from_kind(event.last_policy_kind)
-            self._warn_once(f"qos {topic}", f"a publisher of {topic} offers an incompatible QoS, nothing is received from it: policy {policy}")
+            self._warn_once(
+                f"qos {topic}",
+                f"a publisher of {topic} offers an incompatible QoS, nothing is received from it: policy {policy}",
+            )
 
         return self.create_subscription(
-            kind, topic, receive,
-            QoSProfile(depth=self._parameters.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT),
+            kind,
+            topic,
+            receive,
+            QoSProfile(depth=self._settings.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT),
             event_callbacks=SubscriptionEventCallbacks(incompatible_qos=incompatible),
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
@@ -313,7 +326,7 @@ class SihaNode(LifecycleNode):
     # What the node says of itself
 
     def _on_worker_error(self, error: Exception) -> None:
-        """In the worker: one line for an exception, said again only when it changes; the node goes on with the next window."""
+        """In the worker: one line for an exception, said again only when it changes; the next window is tried."""
         if not self.context.ok():
             return
         line = f"estimate failed: {type(error).__name__}: {' '.join(str(error).split())}"
@@ -321,7 +334,10 @@ class SihaNode(LifecycleNode):
             self.get_logger().error(line)
         self._errors["worker"] = line
         if self._session is not None:
-            self._session.pipeline.restart_after_error()
+            self._session.pipeline.forget_estimate()
+
+    def _warn(self, text: str) -> None:
+        self.get_logger().warning(text)
 
     def _warn_once(self, key: str, text: str) -> None:
         if key not in self._warnings:
@@ -342,7 +358,7 @@ class SihaNode(LifecycleNode):
         statuses = []
         if session is not None:
             values |= diagnostics.stream_values(session.pipeline)
-            if apart := diagnostics.clocks_apart(session.intake.clock_offsets()):
+            if apart := diagnostics.clocks_apart(diagnostics.clock_offsets(session.pipeline)):
                 if "clocks" not in self._errors:
                     self.get_logger().error(apart)
                 self._errors["clocks"] = apart
@@ -350,16 +366,36 @@ class SihaNode(LifecycleNode):
                 diagnostics.agents_status(name, session.pipeline),
                 diagnostics.model_status(name, self._estimator.bundle.config.name, session.pipeline),
             ]
-        node = diagnostics.node_status(name, self._state, values, list(self._errors.values()), list(self._warnings.values()))
+        node = diagnostics.node_status(
+            name, self._state, values, list(self._errors.values()), list(self._warnings.values())
+        )
         message = diagnostics.array_message([node, *statuses])
         message.header.stamp = now.to_msg() if now.nanoseconds else Clock().now().to_msg()
         self._diagnostics.publish(message)
 
 
+def window_parameters(p: Parameters) -> WindowParameters:
+    """The window's part of the node's parameters."""
+    return WindowParameters(
+        silence_timeout=p.silence_timeout,
+        hide_after=p.hide_after,
+        hide_samples=p.hide_samples,
+        show_after=p.show_after,
+        show_samples=p.show_samples,
+        grid_delay=None if p.grid_delay < 0.0 else p.grid_delay,
+        max_gap=p.max_gap,
+        reorder_tolerance=p.reorder_tolerance,
+        stale_timeout=p.stale_timeout,
+    )
+
+
 def descriptor(declaration: Declaration) -> ParameterDescriptor:
     """What `ros2 param describe` shows. Dynamic typing lets a whole number stand for a float; the check is ours."""
     result = ParameterDescriptor(
-        name=declaration.name, description=declaration.description, read_only=declaration.read_only, dynamic_typing=True,
+        name=declaration.name,
+        description=declaration.description,
+        read_only=declaration.read_only,
+        dynamic_typing=True,
         additional_constraints="" if declaration.low is not None else f"expected {declaration.expected}",
     )
     if declaration.low is not None and declaration.high is not None:

@@ -1,6 +1,6 @@
 """One thread that does the work, so that the executor never waits for the model.
 
-Waking is cheap and does not queue: however often the worker is woken while busy, it runs once more. Knows nothing of ROS.
+Waking is cheap and does not queue: however often the worker is woken while busy, it runs once more.
 """
 
 from __future__ import annotations

@@ -10,16 +10,17 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
 from siha_ros.msg import AgentState  # noqa: E402
+
 from siha_ros.node import outputs  # noqa: E402
 from siha_ros.node.markers import FLAT, MarkerScene, ellipsoid, quaternion  # noqa: E402
-from siha_ros.node.outputs import Scene, SeenPose  # noqa: E402
+from siha_ros.node.outputs import Scene  # noqa: E402
 from siha_ros.window.types import Estimate, Forecast, Status, Window  # noqa: E402
 
 HALF = math.sqrt(0.5)
 
 
 def scene(dims: int = 2, **changes) -> Scene:
-    """Agents a (visible), b (hidden since 0.2 s), c (bridged); 3 grid times 0.1 s apart ending at 10.2; 2 forecast steps.
+    """Agents a (visible), b (hidden for 0.2 s), c (bridged); 3 grid times 0.1 s apart ending at 10.2; 2 steps ahead.
 
     Agent i stands at (i, 10 i[, 100 i]) and moves by (1, 2[, 3]) m/s; b's covariance is diag(0.04, 0.09[, 0.16]).
     """
@@ -36,18 +37,46 @@ def scene(dims: int = 2, **changes) -> Scene:
     adjacency[1, 0] = 0.4, 0.6
     adjacency[0, 2] = adjacency[2, 0] = adjacency[1, 2] = adjacency[2, 1] = 1.0, 0.0
     ahead = np.array([10.3, 10.4])
-    forecast = Forecast(ahead, start[:, None] + velocity * (ahead - times[-1])[:, None], velocities[:, :2], covariance[:, :2])
+    forecast = Forecast(
+        ahead, start[:, None] + velocity * (ahead - times[-1])[:, None], velocities[:, :2], covariance[:, :2]
+    )
     window = Window(
-        names, times, np.where(observed[..., None], positions, np.nan), np.full_like(positions, np.nan), observed,
-        np.where(observed, 0.8, 0.0).astype(np.float32), np.array([Status.VISIBLE, Status.HIDDEN, Status.BRIDGED], dtype=np.int8),
-        ["", "silent", "gap"], np.array([10.2, 10.0, 10.15]), positions[:, -1], velocities[:, -1],
+        names,
+        times,
+        np.where(observed[..., None], positions, np.nan),
+        np.full_like(positions, np.nan),
+        observed,
+        np.where(observed, 0.8, 0.0).astype(np.float32),
+        np.array([Status.VISIBLE, Status.HIDDEN, Status.BRIDGED], dtype=np.int8),
+        ["", "silent", "gap"],
+        np.array([10.2, 10.0, 10.15]),
+        positions[:, -1],
+        velocities[:, -1],
     )
     estimate = Estimate(
-        names, times, positions, velocities, covariance, np.array([[0.0] * 3, [0.0, 0.6, 0.6], [0.0] * 3]), observed, adjacency,
-        forecast, 3, 0.01, 5.0, ["", "beyond the bundle", ""],
+        names,
+        times,
+        positions,
+        velocities,
+        covariance,
+        np.array([[0.0] * 3, [0.0, 0.6, 0.6], [0.0] * 3]),
+        observed,
+        adjacency,
+        forecast,
+        3,
+        0.01,
+        5.0,
+        ["", "beyond the bundle", ""],
     )
-    poses = {"a": SeenPose(10.2, 1.5, (0.0, 0.0, HALF, HALF)), "b": SeenPose(10.0, 2.5, (0.0, 0.0, 1.0, 0.0)), "c": SeenPose(10.2, 0.5, None)}
-    values = {"group": "team", "frame_id": "map", "bundle": "springs", "edge_types": ("none", "spring"), "poses": poses, "latency": 0.02}
+    turns = np.array([[0.0, 0.0, HALF, HALF], [0.0, 0.0, 2.0, 0.0], [np.nan] * 4])
+    values = {
+        "group": "team",
+        "frame_id": "map",
+        "bundle": "springs",
+        "edge_types": ("none", "spring"),
+        "latency": 0.02,
+    }
+    values |= {"heights": np.array([1.5, 2.5, 0.5]), "orientations": turns}
     return Scene(window, estimate, **(values | changes))
 
 
@@ -77,7 +106,7 @@ def test_states_of_a_planar_team_stand_at_the_heights_last_seen():
     assert b.time_since_seen == pytest.approx(0.2) and a.time_since_seen == 0.0
     assert (a.orientation_valid, b.orientation_valid, c.orientation_valid) == (True, False, False)
     assert (a.pose.orientation.z, a.pose.orientation.w) == (HALF, HALF)
-    assert (b.pose.orientation.z, b.pose.orientation.w) == (1.0, 0.0)  # the last seen one
+    assert (b.pose.orientation.z, b.pose.orientation.w) == (1.0, 0.0)  # the last seen one, made a unit
     assert (c.pose.orientation.z, c.pose.orientation.w) == (0.0, 1.0)  # identity: none was ever seen
 
 
@@ -85,12 +114,6 @@ def test_agent_that_was_never_seen_has_no_time_since_seen():
     never = scene()
     never.window.last_seen[1] = np.nan
     assert outputs.states_message(never).agents[1].time_since_seen == -1.0
-
-
-def test_stale_scene_hides_nobody():
-    states = outputs.states_message(scene(stale=True)).agents
-    assert {state.status for state in states} == {AgentState.STALE}
-    assert {state.reason for state in states} == {"the stream has stopped"}
 
 
 def test_trajectories_hold_the_hidden_agent_over_the_window():
@@ -145,7 +168,9 @@ def test_estimate_that_is_not_finite_is_refused_by_name(field):
         outputs.require_finite(broken)
 
 
-@pytest.mark.parametrize(("name", "token"), [("robot1", "robot1"), ("cf-1", "cf_1"), ("7", "_7"), ("Left Hand", "Left_Hand"), ("_a", "_a")])
+@pytest.mark.parametrize(
+    ("name", "token"), [("robot1", "robot1"), ("cf-1", "cf_1"), ("7", "_7"), ("Left Hand", "Left_Hand"), ("_a", "_a")]
+)
 def test_agent_names_become_valid_topic_tokens(name, token):
     assert outputs.topic_token(name) == token
 
@@ -156,11 +181,16 @@ def test_markers_show_status_spread_edges_and_forecast():
     visible, hidden, bridged = (markers["agents", number].color for number in range(3))
     assert len({(c.r, c.g, c.b) for c in (visible, hidden, bridged)}) == 3
     spread = markers["spread", 1]
-    assert sorted((spread.scale.x, spread.scale.y, spread.scale.z)) == pytest.approx([FLAT, 2 * 2.4477 * 0.2, 2 * 2.4477 * 0.3])
+    assert sorted((spread.scale.x, spread.scale.y, spread.scale.z)) == pytest.approx(
+        [FLAT, 2 * 2.4477 * 0.2, 2 * 2.4477 * 0.3]
+    )
     assert len([ns for ns, _ in markers if ns == "spread"]) == 1
     assert xyz(spread.pose.position) == (1.0, 10.0, 2.5)
     edges = markers["edges", 0]
-    assert [xyz(point) for point in edges.points] == [(0.0, 0.0, 1.5), (1.0, 10.0, 2.5)]  # a-b only, the stronger direction
+    assert [xyz(point) for point in edges.points] == [
+        (0.0, 0.0, 1.5),
+        (1.0, 10.0, 2.5),
+    ]  # a-b only, the stronger direction
     assert edges.colors[0].a == pytest.approx(0.9)
     ribbon = [xyz(point) for point in markers["forecast", 1].points]
     assert np.allclose(ribbon, [(1.0, 10.0, 2.5), (1.1, 10.2, 2.5), (1.2, 10.4, 2.5)])

@@ -1,4 +1,4 @@
-"""Parameters: each check says name, value and what was expected, in one line; the documented table is the declared one."""
+"""Parameters: a check says name, value and what was expected, in one line; the documented table is the declared one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def test_lists_become_tuples_without_the_empty_text_that_ros_writes_for_an_empty
 
 
 def test_name_map_reads_as_a_dictionary():
-    assert Parameters.checked({"name_map": ["LeftHand:lhand", "Head:head"]}).names == {"LeftHand": "lhand", "Head": "head"}
+    assert Parameters.checked({"name_map": ["LeftHand:lhand", "Head:head"]}).names == {
+        "LeftHand": "lhand",
+        "Head": "head",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Streams in: one small file per message type, all behind the `Input` interface.
 
-An input turns one message into observations and nothing else: stamps, frames, names and visibility are judged once, for all
+An input turns one message into a sample and nothing else: stamps, frames, names and visibility are judged once, for all
 types, in `siha_ros.node.intake` and in the window.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from siha_ros.node.inputs.pose import OdometryInput, PoseInput, PoseWithCovarianceInput
 from siha_ros.node.inputs.pose_array import PoseArrayInput
+from siha_ros.node.inputs.sample import Sample
 from siha_ros.node.inputs.skeleton_frame import SkeletonFrameInput
-from siha_ros.window.sliding_window import Observation
 
 
 class Input(Protocol):
@@ -27,28 +27,32 @@ class Input(Protocol):
     type_name: str
     per_agent: bool
 
-    def read(self, message: Any, stamp: float, group: str, agent: str) -> list[Observation]:
-        """The observations in a message; `agent` is the topic's where `per_agent`. Raises ValueError, in one line."""
+    def read(self, message: Any, agent: str) -> Sample:
+        """The sample in a message; `agent` is the topic's where `per_agent`. Raises ValueError, in one line."""
         ...
 
 
 def make_input(type_name: str, agents: Sequence[str] = ()) -> Input:
-    """The input of a ROS type; `agents` names the entries of types that have none (PoseArray)."""
+    """The input of a ROS type; `agents` names the entries of types that have no names (PoseArray)."""
     if type_name == PoseArrayInput.type_name:
         return PoseArrayInput(agents)
-    for kind in (PoseInput, PoseWithCovarianceInput, OdometryInput, SkeletonFrameInput):
+    kinds: tuple[type[Input], ...] = (PoseInput, PoseWithCovarianceInput, OdometryInput, SkeletonFrameInput)
+    for kind in kinds:
         if kind.type_name == type_name:
             return kind()
     raise ValueError(f"no input for messages of type {type_name}")
 
 
 def message_type(type_name: str) -> type:
-    """The Python class of a ROS type ("nav_msgs/msg/Odometry"). Raises ImportError naming the package that is missing."""
+    """The Python class of a ROS type, "nav_msgs/msg/Odometry" for one. ImportError names the missing package."""
     package, _, name = type_name.split("/")
     try:
-        return getattr(importlib.import_module(f"{package}.msg"), name)
+        kind: type = getattr(importlib.import_module(f"{package}.msg"), name)
     except (ImportError, AttributeError) as error:
-        raise ImportError(f"messages of type {type_name} need the ROS package {package}, which is not installed or not sourced") from error
+        raise ImportError(
+            f"messages of type {type_name} need the ROS package {package}, which is not installed or not sourced"
+        ) from error
+    return kind
 
 
-__all__ = ["Input", "make_input", "message_type"]
+__all__ = ["Input", "Sample", "make_input", "message_type"]

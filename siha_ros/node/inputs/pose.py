@@ -7,26 +7,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.window.sliding_window import Observation
+from siha_ros.node.inputs.sample import Sample
 
 
-def position_of(pose: Any) -> NDArray[np.float64]:
-    """f8[3] position (m) of a geometry_msgs/Pose."""
+def position_of(pose: Any) -> tuple[float, float, float]:
+    """Position (m) of a geometry_msgs/Pose."""
     p = pose.position
-    return np.array((p.x, p.y, p.z))
+    return p.x, p.y, p.z
 
 
-def orientation_of(pose: Any) -> NDArray[np.float64] | None:
-    """f8[4] quaternion x, y, z, w of a geometry_msgs/Pose as it is, None where it is not finite."""
+def orientation_of(pose: Any) -> tuple[float, float, float, float]:
+    """Quaternion x, y, z, w of a geometry_msgs/Pose, as it is."""
     q = pose.orientation
-    orientation = np.array((q.x, q.y, q.z, q.w))
-    return orientation if np.isfinite(orientation).all() else None
+    return q.x, q.y, q.z, q.w
 
 
 def rotated(vector: NDArray[np.float64], orientation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """f8[3]: `vector` turned by a quaternion x, y, z, w of any length but zero."""
-    axis, w = orientation[:3], orientation[3]
-    return vector + 2.0 * np.cross(axis, np.cross(axis, vector) + w * vector) / (orientation @ orientation)
+    """f8[3]: `vector` turned by a quaternion x, y, z, w of any length; NaN where that is zero or not finite."""
+    axis, w, square = orientation[:3], orientation[3], orientation @ orientation
+    if not np.isfinite(square) or square == 0.0:
+        return np.full(3, np.nan)
+    return vector + 2.0 * np.cross(axis, np.cross(axis, vector) + w * vector) / square
 
 
 class PoseInput:
@@ -35,10 +36,10 @@ class PoseInput:
     type_name = "geometry_msgs/msg/PoseStamped"
     per_agent = True
 
-    def read(self, message: Any, stamp: float, group: str, agent: str) -> list[Observation]:
-        """The one observation of a message."""
+    def read(self, message: Any, agent: str) -> Sample:
+        """The agent's pose."""
         pose = message.pose
-        return [Observation(stamp, group, agent, position_of(pose), None, orientation_of(pose))]
+        return Sample((agent,), np.array([position_of(pose)]), orientations=np.array([orientation_of(pose)]))
 
 
 class PoseWithCovarianceInput:
@@ -47,10 +48,10 @@ class PoseWithCovarianceInput:
     type_name = "geometry_msgs/msg/PoseWithCovarianceStamped"
     per_agent = True
 
-    def read(self, message: Any, stamp: float, group: str, agent: str) -> list[Observation]:
-        """The one observation of a message."""
+    def read(self, message: Any, agent: str) -> Sample:
+        """The agent's pose."""
         pose = message.pose.pose
-        return [Observation(stamp, group, agent, position_of(pose), None, orientation_of(pose))]
+        return Sample((agent,), np.array([position_of(pose)]), orientations=np.array([orientation_of(pose)]))
 
 
 class OdometryInput:
@@ -59,12 +60,11 @@ class OdometryInput:
     type_name = "nav_msgs/msg/Odometry"
     per_agent = True
 
-    def read(self, message: Any, stamp: float, group: str, agent: str) -> list[Observation]:
-        """The one observation of a message; its velocity is None where the orientation or the twist is not valid."""
+    def read(self, message: Any, agent: str) -> Sample:
+        """The agent's pose and velocity; no velocity where the orientation is not valid."""
         pose, linear = message.pose.pose, message.twist.twist.linear
-        orientation = orientation_of(pose)
-        velocity = None
-        if orientation is not None and orientation.any():
-            velocity = rotated(np.array((linear.x, linear.y, linear.z)), orientation)
-            velocity = velocity if np.isfinite(velocity).all() else None
-        return [Observation(stamp, group, agent, position_of(pose), velocity, orientation)]
+        orientation = np.array(orientation_of(pose))
+        velocity = rotated(np.array((linear.x, linear.y, linear.z)), orientation)
+        return Sample(
+            (agent,), np.array([position_of(pose)]), velocities=velocity[None], orientations=orientation[None]
+        )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from siha_ros.window.sliding_window import Observation
+from siha_ros.node.inputs.sample import Sample
 
 
 class SkeletonFrameInput:
@@ -15,18 +15,19 @@ class SkeletonFrameInput:
     type_name = "siha_ros/msg/SkeletonFrame"
     per_agent = False
 
-    def read(self, message: Any, stamp: float, group: str, agent: str) -> list[Observation]:
-        """One observation per joint. Raises ValueError where the arrays do not fit each other."""
+    def read(self, message: Any, agent: str) -> Sample:
+        """All joints. Raises ValueError where the arrays do not fit each other."""
         joints, tracked, confidence = message.joints, message.tracked, message.confidence
         count = len(joints)
         if len(message.positions) != 3 * count or len(tracked) != count or len(confidence) not in (0, count):
             raise ValueError(
-                f"SkeletonFrame with {count} joints, {len(message.positions)} positions, {len(tracked)} tracked and {len(confidence)}"
-                f" confidence: expected {3 * count}, {count} and 0 or {count}"
+                f"a SkeletonFrame has {count} joints, {len(message.positions)} positions, {len(tracked)} tracked and"
+                f" {len(confidence)} confidence: expected {3 * count}, {count} and 0 or {count}"
             )
-        positions = np.array(message.positions, dtype=np.float64).reshape(count, 3)
-        confidence = confidence or [1.0] * count
-        return [
-            Observation(stamp, group, joint, position, None, None, float(sure), bool(seen))
-            for joint, position, seen, sure in zip(joints, positions, tracked, confidence, strict=True)
-        ]
+        return Sample(
+            joints,
+            np.array(message.positions, dtype=np.float64).reshape(count, 3),
+            np.array(tracked, dtype=bool),
+            confidence=np.array(confidence, dtype=np.float64) if len(confidence) else None,
+            complete=True,
+        )

@@ -1,0 +1,51 @@
+"""Fixtures of the node's tests; where there is no ROS, those that need it are skipped with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def peer():
+    """The test's own ROS node."""
+    pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+    from harness import Peer, choose_domain
+
+    choose_domain()
+    peer = Peer()
+    yield peer
+    peer.close()
+
+
+@pytest.fixture
+def start(peer, tmp_path):
+    """Starts nodes with hold_node.py's estimator: `start(bundle="team", **parameters)`, dots as double underscores."""
+    from harness import NodeProcess
+
+    running = []
+
+    def start_node(bundle: str = "team", **options):
+        folder = tmp_path / str(len(running))
+        folder.mkdir()
+        running.append(NodeProcess(folder, peer, bundle, **options))
+        return running[-1]
+
+    yield start_node
+    for process in running:
+        process.close()
+
+
+@pytest.fixture
+def team(peer):
+    """Makes publishing teams: `team(["r1", "r2"])`."""
+    from harness import Team
+
+    running = []
+
+    def make(names, **options):
+        running.append(Team(peer, names, **options))
+        return running[-1]
+
+    yield make
+    for publishing in running:
+        publishing.close()
