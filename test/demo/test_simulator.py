@@ -1,12 +1,6 @@
-"""Simulator and player as processes of their own, heard over DDS."""
+"""The simulator as a process of its own, heard over DDS."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,60 +8,6 @@ import pytest
 pytest.importorskip("rclpy", reason="needs rclpy")
 pytest.importorskip("siha_ros.msg", reason="needs the built messages")
 pytestmark = pytest.mark.ros
-
-ROOT = Path(__file__).parents[2]
-
-
-class Ear:
-    """A node in a domain of its own that keeps (stamp, message) by topic."""
-
-    def __init__(self, topics):
-        import rclpy
-        from rclpy.executors import SingleThreadedExecutor
-
-        from siha_ros.demo.publishing import RELIABLE, seconds
-
-        self.domain = 60 + os.getpid() % 40
-        self.context = rclpy.Context()
-        rclpy.init(context=self.context, domain_id=self.domain)
-        self.node = rclpy.create_node("demo_ear", context=self.context)
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
-        self.heard = {topic: [] for topic in topics}
-        for topic, kind in topics.items():
-            self.node.create_subscription(
-                kind, topic, lambda m, t=topic: self.heard[t].append((seconds(m.header.stamp), m)), RELIABLE
-            )
-
-    def run(self, module, *arguments, limit=40.0):
-        """Listen while a process runs; its exit code."""
-        environment = os.environ | {"ROS_DOMAIN_ID": str(self.domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
-        process = subprocess.Popen([sys.executable, "-m", module, *map(str, arguments)], env=environment, cwd=ROOT)
-        deadline = time.monotonic() + limit
-        while process.poll() is None and time.monotonic() < deadline:
-            self.executor.spin_once(timeout_sec=0.05)
-        process.kill()
-        for _ in range(50):
-            self.executor.spin_once(timeout_sec=0.01)
-        return process.wait()
-
-    def close(self):
-        self.executor.shutdown()
-        self.node.destroy_node()
-        self.context.try_shutdown()
-
-
-@pytest.fixture
-def ear():
-    ears = []
-
-    def make(topics):
-        ears.append(Ear(topics))
-        return ears[-1]
-
-    yield make
-    for one in ears:
-        one.close()
 
 
 def test_team_is_published_at_50_hz_and_two_robots_fall_silent(ear):

@@ -1,0 +1,61 @@
+"""Child processes end with the demo, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from siha_ros.demo.processes import Processes
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A folder of modules that children can run."""
+    (tmp_path / "polite.py").write_text("import time, sys\nprint('here', *sys.argv[1:], flush=True)\ntime.sleep(60)\n")
+    (tmp_path / "deaf.py").write_text(
+        "import signal, time\nfor n in (signal.SIGINT, signal.SIGTERM):\n    signal.signal(n, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(60)\n"
+    )
+    (tmp_path / "wrong.py").write_text("raise SystemExit('no bundle')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    return tmp_path
+
+
+def wait_for(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_children_are_ended_and_their_logs_kept(modules):
+    processes = Processes(modules)
+    processes.start("polite", "polite", ["a", "b"])
+    processes.start("deaf", "deaf", [])
+    processes.start("wrong", "wrong", [])
+    wait_for(lambda: "here" in processes.last_lines("polite") + "" and "here" in processes.last_lines("deaf"))
+    wait_for(lambda: processes.exit_code("wrong") == 1)
+    assert processes.exit_code("polite") is None
+    codes = processes.stop(patience=0.5)
+    assert codes["deaf"] == -signal.SIGKILL and codes["wrong"] == 1 and codes["polite"] != 0
+    assert processes.last_lines("wrong") == "no bundle" and processes.last_lines("polite").startswith("here a b")
+    assert "KeyboardInterrupt" in processes.last_lines("polite")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends orphans on Linux only")
+def test_children_die_with_a_parent_that_is_killed(modules):
+    script = "import sys, time, pathlib; from siha_ros.demo.processes import Processes; p = Processes(pathlib.Path(sys.argv[1])); "
+    script += "p.start('polite', 'polite', []); print(p._children['polite'].pid, flush=True); time.sleep(60)"
+    parent = subprocess.Popen([sys.executable, "-c", script, str(modules)], stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    stat = Path(f"/proc/{child}/stat")
+    wait_for(lambda: not stat.exists() or stat.read_text().split()[2] == "Z")
