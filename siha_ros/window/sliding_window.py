@@ -304,17 +304,16 @@ class SlidingWindow:
             return self._reject("stamp is NaN, Inf or not in seconds", frame)
         if stamp <= 0:
             return self._reject("stamp is zero or negative", frame)
-        if not self.newest - self.parameters.reorder_tolerance <= stamp <= self.newest + self.duration:
-            if not math.isnan(self.newest):
-                return self._suspect_jump(frame)
-        elif self._suspects:
-            self._drop_suspects()
+        p = self.parameters
+        if stamp < self.newest - p.reorder_tolerance or stamp > self.newest + p.silence_timeout:
+            return self._suspect_jump(frame)
+        self._drop_suspects()
         self._store(frame, now)
 
     def _suspect_jump(self, frame: _Frame) -> None:
         """One source jumped in time; the group did once most of those heard have jumped, or only they still speak."""
         p = self.parameters
-        if self._suspects and abs(frame.stamp - self._suspects[-1].stamp) > self.duration:
+        if self._suspects and abs(frame.stamp - self._suspects[-1].stamp) > p.reorder_tolerance:
             self._drop_suspects()
         self._suspects.append(frame)
         jumped = {name for suspect in self._suspects for name in suspect.names if name in self._place or not self.fixed}
@@ -323,15 +322,14 @@ class SlidingWindow:
         stamps = [suspect.stamp for suspect in self._suspects]
         if not jumped or (2 * len(jumped) <= len(heard) and max(stamps) - min(stamps) < p.silence_timeout):
             return
-        if frame.stamp < self.newest:
-            reason = f"time went back by {self.newest - stamps[0]:.3f} s"
-        else:
-            reason = f"gap of {stamps[0] - self.newest:.3f} s, longer than the window of {self.duration:.3f} s"
-        confirmed = list(self._suspects)
+        confirmed, gap = list(self._suspects), stamps[0] - self.newest
         self._suspects.clear()
-        self.reset(reason)
+        if gap < 0:
+            self.reset(f"time went back by {-gap:.3f} s")
+        elif gap > self.duration:
+            self.reset(f"gap of {gap:.3f} s, longer than the window of {self.duration:.3f} s")
         for suspect in confirmed:
-            self._take(suspect)
+            self._store(suspect, None)
 
     def _drop_suspects(self) -> None:
         for suspect in self._suspects:
