@@ -1,11 +1,13 @@
 """Springs of Kipf et al. (2018): agents in a walled square, every pair joined by a spring with probability 1/2.
 
-The physics and constants are those of the paper's public simulator: positions N(0, 0.5^2) m, speeds 0.5 m/s, spring constant 0.1,
-a box of half-width 5 m whose walls reflect, kick-and-drift steps of 1 ms, one frame every 100 steps, frame 1 being step 100. Its force cap of
-0.1/dt cannot be reached here with up to 100 agents in the box and is left out.
+The physics and constants are those of the paper's public simulator: positions N(0, 0.5^2) m, speeds 0.5 m/s, spring
+constant 0.1, a box of half-width 5 m whose walls reflect, kick-and-drift steps of 1 ms, one frame every 100 steps,
+frame 1 being step 100. Its force cap of 0.1/dt cannot be reached here with up to 100 agents in the box and is left
+out.
 
-Two starts: "fresh" is the paper's; "team" resamples the graph until it is connected and subtracts the mean velocity, so that the team
-stays where it is. Each trajectory has a random stream of its own, named by (seed, index): results do not depend on how a set is cut into calls.
+Two starts: "fresh" is the paper's; "team" resamples the graph until it is connected and subtracts the mean velocity,
+so that the team stays where it is. Each trajectory has a random stream of its own, named by (seed, index): results do
+not depend on how a set is cut into calls.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ _START, _CUT = 0, 1  # purposes that random streams are drawn for
 
 @dataclass(frozen=True)
 class SpringsTrajectories:
-    """n trajectories of A agents over T frames of 0.1 s: positions and velocities f4[n, A, T, 2] (m, m/s), edges bool[n, A, A] (symmetric,
-    no self loops), first_frame i8[n] (number of the first frame kept; frame k is 0.1 k seconds after the start)."""
+    """n trajectories of A agents over T frames of 0.1 s: positions and velocities f4[n, A, T, 2] (m, m/s), edges
+    bool[n, A, A] (symmetric, no self loops), first_frame i8[n] (number of the first frame kept; frame k is 0.1 k
+    seconds after the start)."""
 
     positions: NDArray[np.float32]
     velocities: NDArray[np.float32]
@@ -53,7 +56,7 @@ def simulate_springs(
     first_frame: int = 1,
     first_index: int = 0,
 ) -> SpringsTrajectories:
-    """Trajectories first_index .. first_index + count - 1 of a seed, frames first_frame .. first_frame + frames - 1 of each.
+    """Trajectories first_index .. first_index + count - 1 of a seed, each from first_frame on.
 
     start: "fresh" (Kipf et al.) or "team" (connected graph, zero total momentum).
     """
@@ -74,7 +77,7 @@ def team_windows(
     start: str = "team",
     first_index: int = 0,
 ) -> SpringsTrajectories:
-    """Windows that begin at random times of runs of run_seconds; per_run windows (they may overlap) are cut from each run.
+    """Windows that begin at random times of runs of run_seconds, per_run of them (they may overlap) from each run.
 
     per_run = 1 gives independent windows, for test sets; first_index counts runs.
     """
@@ -111,7 +114,8 @@ def integrate(
     frames: int,
     starts: NDArray[np.int64],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Frames starts .. starts + frames - 1 of each run: positions, velocities f4[n, W, A, frames, 2] for starts i8[n, W], all >= 1."""
+    """Frames starts .. starts + frames - 1 of each run: positions, velocities f4[n, W, A, frames, 2] for starts i8[n,
+    W], all >= 1."""
     if starts.size and starts.min() < 1:
         raise ValueError("springs: the first frame is number 1 (0.1 s after the start)")
     n, agents = positions.shape[:2]
@@ -138,7 +142,8 @@ def energy(
 
 
 class SpringsStepper:
-    """One team as a live simulator: the same physics, advanced as time passes. Equals trajectory `index` of the same seed and start."""
+    """One team as a live simulator: the same physics, advanced as time passes. Equals trajectory `index` of the same
+    seed and start."""
 
     def __init__(self, seed: int, agents: int = 7, start: str = "team", index: int = 0) -> None:
         x, v, edges = draw_starts(1, agents=agents, seed=seed, start=start, first_index=index)
@@ -258,8 +263,8 @@ def _connected(edges):
 
 @njit(cache=True, nogil=True)
 def _to_lanes(x, v, edges, first):
-    """Runs first .. first + LANES - 1 side by side: x, v [A, 2, LANES], and the velocity change per step and metre [A, A, LANES].
-    Lanes beyond the last run stay at rest."""
+    """Runs first .. first + LANES - 1 side by side: x, v [A, 2, LANES], and the velocity change per step and metre [A,
+    A, LANES]. Lanes beyond the last run stay at rest."""
     count, agents = x.shape[0], x.shape[1]
     lane_x = np.zeros((agents, 2, LANES))
     lane_v = np.zeros((agents, 2, LANES))

@@ -44,11 +44,15 @@ class Options:
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
     """Flags win over environment variables. Exits with one line on what cannot be."""
-    parser = argparse.ArgumentParser("siha_ros.demo", description="The main job, live over ROS 2; each flag is an environment variable too.")
+    parser = argparse.ArgumentParser(
+        "siha_ros.demo", description="The main job, live over ROS 2; each flag is an environment variable too."
+    )
 
     def add(name: str, help_text: str, default: str = "") -> None:
         given = environment.get(name, "") or default
-        parser.add_argument(f"--{name.lower()}", default=given, help=f"{help_text} ({name}; default {default or 'none'})")
+        parser.add_argument(
+            f"--{name.lower()}", default=given, help=f"{help_text} ({name}; default {default or 'none'})"
+        )
 
     add("DURATION", "seconds", "30")
     add("SEED", "of the team and of who is lost", "1")
@@ -59,9 +63,14 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     add("TRIAL", "trials to play, as 35_05 or 05, with commas between; by default those not used in training")
     add("BUNDLE", "trained model, by default springs_team or body")
     add("PORT", "of the browser view; 0: any free one", "0")
-    for name, help_text in (("HEADLESS", "no browser view"), ("FORCE", "play trials that the bundle was trained on too")):
+    for name, help_text in (
+        ("HEADLESS", "no browser view"),
+        ("FORCE", "play trials that the bundle was trained on too"),
+    ):
         set_already = environment.get(name, "0") not in ("", "0")
-        parser.add_argument(f"--{name.lower()}", action="store_true", default=set_already, help=f"{help_text} ({name}=1)")
+        parser.add_argument(
+            f"--{name.lower()}", action="store_true", default=set_already, help=f"{help_text} ({name}=1)"
+        )
     given = parser.parse_args(arguments)
 
     def number(name: str, kind: type, low: float) -> float:

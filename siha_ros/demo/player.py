@@ -1,7 +1,7 @@
 """Plays recorded bodies that lose a limb: one SkeletonFrame per recorded frame, in real time, on /skeleton.
 
-The limb is untracked from the first second of each trial on. Between two trials the stream pauses for half a second and the node's window
-is reset. The truth goes out on /truth.
+The limb is untracked from the first second of each trial on. Between two trials the stream pauses for half a second
+and the node's window is reset. The truth goes out on /truth.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def choose_trials(available: Sequence[str], training: Sequence[str], wanted: Seq
     if not wanted:
         chosen = [name for name in available if force or not trained_on(name)]
         if not chosen:
-            raise ValueError("every trial of the folder is a training trial of the bundle: FORCE=1 plays them all the same")
+            raise ValueError(
+                "every trial of the folder is a training trial of the bundle: FORCE=1 plays them all the same"
+            )
         return chosen
     chosen = []
     for name in wanted:
@@ -71,7 +73,10 @@ def load_trials(folder: Path, training: Sequence[str], wanted: Sequence[str], fo
         raise ValueError(f"{folder}: expected one .asf file and .amc files, found {len(skeletons)} and {len(motions)}")
     skeleton = read_skeleton(skeletons[0])
     chosen = choose_trials(list(motions), training, wanted, force)
-    return [Trial(name, skeleton.joints, joint_positions(skeleton, read_motion(motions[name], skeleton)), CMU_RATE) for name in chosen]
+    return [
+        Trial(name, skeleton.joints, joint_positions(skeleton, read_motion(motions[name], skeleton)), CMU_RATE)
+        for name in chosen
+    ]
 
 
 class BodyPublisher:
@@ -107,7 +112,14 @@ class BodyPublisher:
         stop.wait(max(0.0, deadline - time.monotonic()))
 
 
-def run(trials: Sequence[Trial], lost: Sequence[str], duration: float, wait_for: Sequence[str], siha: str, stop: threading.Event) -> None:
+def run(
+    trials: Sequence[Trial],
+    lost: Sequence[str],
+    duration: float,
+    wait_for: Sequence[str],
+    siha: str,
+    stop: threading.Event,
+) -> None:
     """Play the trials in turn until duration (s; 0: each once) is over or stop is set."""
     node = rclpy.create_node("siha_player")
     body = BodyPublisher(node, lost, siha)
@@ -127,10 +139,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv if argv is None else ["siha_player", *argv])
     parser = argparse.ArgumentParser("siha_player", description="Plays recorded bodies that lose a limb.")
     parser.add_argument("folder", type=Path, help="folder with one .asf file and .amc files")
-    parser.add_argument("--limb", choices=LIMBS, default="left_arm", help="lost from the first second on (default left_arm)")
-    parser.add_argument("--trial", nargs="*", default=[], help="trials to play, as 35_05 or 05; by default those not used in training")
+    parser.add_argument(
+        "--limb", choices=LIMBS, default="left_arm", help="lost from the first second on (default left_arm)"
+    )
+    parser.add_argument(
+        "--trial", nargs="*", default=[], help="trials to play, as 35_05 or 05; by default those not used in training"
+    )
     parser.add_argument("--force", action="store_true", help="play training trials too")
-    parser.add_argument("--bundle", default="body", help="names the joints of the limb and the training trials (default body)")
+    parser.add_argument(
+        "--bundle", default="body", help="names the joints of the limb and the training trials (default body)"
+    )
     parser.add_argument("--duration", type=float, default=0.0, help="seconds, trials in turn; 0: each once (default)")
     parser.add_argument("--siha", default="/siha", help="node whose window is reset between trials (default /siha)")
     parser.add_argument("--wait-for", nargs="*", default=[], metavar="NODE", help="begin when these nodes listen")
@@ -140,7 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         bundle = load_config(bundle_path(options.bundle))
         if options.limb not in bundle.limbs:
-            raise ValueError(f"bundle {bundle.name} has no limb {options.limb}: expected {', '.join(bundle.limbs) or 'a bundle of bodies'}")
+            known = ", ".join(bundle.limbs) or "a bundle of bodies"
+            raise ValueError(f"bundle {bundle.name} has no limb {options.limb}: expected {known}")
         trials = load_trials(options.folder, bundle.training.trials, options.trial, options.force)
         run(trials, bundle.limbs[options.limb], options.duration, options.wait_for, options.siha, stop)
     except (ValueError, OSError, TimeoutError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -22,7 +23,8 @@ class Processes:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, module: str, arguments: Sequence[str]) -> None:
-        """Run `python -m module arguments` in a process group of its own, so that Ctrl-C reaches it through this process alone."""
+        """Run `python -m module arguments` in a process group of its own, so that Ctrl-C reaches it through this
+        process alone."""
         with open(self.log(name), "wb") as log:
             self._children[name] = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -53,10 +55,8 @@ class Processes:
                 child.send_signal(number)
             deadline = time.monotonic() + wait
             for child in running:
-                try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(max(0.0, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    pass
         return {name: child.wait() for name, child in self._children.items()}
 
 

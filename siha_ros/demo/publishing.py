@@ -1,4 +1,4 @@
-"""What simulator and player share: messages from arrays, pacing in real time, waiting for those who should hear the first message."""
+"""What simulator and player share: messages from arrays, pacing in real time, waiting for subscribers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ def seconds(message: Time) -> float:
 
 
 def skeleton_frame(
-    time_ns: int, frame_id: str, group: str, names: Sequence[str], positions: NDArray[np.float64], tracked: NDArray[np.bool_]
+    time_ns: int,
+    frame_id: str,
+    group: str,
+    names: Sequence[str],
+    positions: NDArray[np.float64],
+    tracked: NDArray[np.bool_],
 ) -> SkeletonFrame:
     """A SkeletonFrame of positions f8[A, 3] (m) and tracked bool[A]."""
     message = SkeletonFrame(group=group, joints=list(names), tracked=tracked.tolist())
@@ -51,7 +56,7 @@ def stop_on_signals() -> threading.Event:
 
 
 def paced(rate: float, stop: threading.Event) -> Iterator[float]:
-    """Yields `rate` times a second the time since the first yield (s), until stopped; ticks that were missed are left out."""
+    """Yields `rate` times a second the time since the first yield (s), until stopped; missed ticks are left out."""
     begin = time.monotonic()
     tick = 0
     while not stop.wait(max(0.0, begin + tick / rate - time.monotonic())):
@@ -60,13 +65,17 @@ def paced(rate: float, stop: threading.Event) -> Iterator[float]:
         tick = max(tick + 1, int(elapsed * rate))
 
 
-def wait_for_subscribers(node: Any, topics: Sequence[str], nodes: Sequence[str], stop: threading.Event, timeout: float = 60.0) -> None:
+def wait_for_subscribers(
+    node: Any, topics: Sequence[str], nodes: Sequence[str], stop: threading.Event, timeout: float = 60.0
+) -> None:
     """Until every named node subscribes to every topic. Raises TimeoutError, in one line."""
     deadline = time.monotonic() + timeout
     missing = [(topic, name) for topic in topics for name in nodes]
     while missing and not stop.wait(0.05):
         missing = [
-            (topic, name) for topic, name in missing if name not in {info.node_name for info in node.get_subscriptions_info_by_topic(topic)}
+            (topic, name)
+            for topic, name in missing
+            if name not in {info.node_name for info in node.get_subscriptions_info_by_topic(topic)}
         ]
         if time.monotonic() > deadline:
             topic, name = missing[0]

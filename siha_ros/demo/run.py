@@ -5,6 +5,7 @@ Options are flags or environment variables, see siha_ros.demo.options. Ends by i
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -12,14 +13,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from siha_ros.demo.options import Options, parse_options
 from siha_ros.demo.processes import Processes
 from siha_ros.resources import bundle_path, config_path
+
+if TYPE_CHECKING:
+    from siha_ros.demo.scoring import Score
 
 SCORER = "demo_scorer"
 TEAM = [f"robot_{i}" for i in range(1, 8)]
@@ -50,7 +55,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: Options, console: Console, processes: Processes, stop: threading.Event) -> None:
     bundle = bundle_path(options.bundle)
-    _check(options)
     try:
         processes.start("node", "siha_ros.node.main", node_arguments(bundle))
         name, module, arguments = source_command(options, bundle)
@@ -59,6 +63,9 @@ def _run(options: Options, console: Console, processes: Processes, stop: threadi
             port = options.port or _free_port()
             processes.start("viewer", "siha_ros.viewer", ["--port", str(port)])
             console.print(f"3-D view: http://localhost:{port}", highlight=False)
+        console.print(
+            f"starting node, {name} and scorer on ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}", highlight=False
+        )
         _score(options, bundle, name, console, processes, stop)
     finally:
         processes.stop()
@@ -80,12 +87,14 @@ def source_command(options: Options, bundle: Path) -> tuple[str, str, list[str]]
     return "player", "siha_ros.demo.player", [*map(str, flags), *trials, *(["--force"] if options.force else []), *wait]
 
 
-def _score(options: Options, bundle: Path, source: str, console: Console, processes: Processes, stop: threading.Event) -> None:
+def _score(
+    options: Options, bundle: Path, source: str, console: Console, processes: Processes, stop: threading.Event
+) -> None:
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
-    from siha_ros.demo.methods import baseline_methods, window_factory
+    from siha_ros.demo.methods import baseline_methods, node_parameters, window_factory
     from siha_ros.demo.scorer import Scorer
     from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS, Score
     from siha_ros.demo.summary import LiveTable
@@ -94,15 +103,13 @@ def _score(options: Options, bundle: Path, source: str, console: Console, proces
     estimator = load_estimator(bundle, device="cpu")
     score = Score(BODY_BINS if options.body else TEAM_BINS)
     methods = baseline_methods(estimator)
-    make_window, grid_delay = window_factory(estimator.bundle.config)
+    make_window = window_factory(estimator, node_parameters(config_path("siha.yaml")))
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = rclpy.create_node(SCORER)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        scorer = Scorer(
-            node, score, agents=[] if options.body else TEAM, make_window=make_window, grid_delay=grid_delay, methods=methods
-        )
+        scorer = Scorer(node, score, agents=[] if options.body else TEAM, make_window=make_window, methods=methods)
         table = LiveTable(console, ["siha", *methods], with_graph=options.body is None)
         next_row = time.monotonic() + 1.0
         ended: float | None = None
@@ -111,23 +118,54 @@ def _score(options: Options, bundle: Path, source: str, console: Console, proces
             scorer.process()
             if time.monotonic() >= next_row:
                 next_row += 1.0
-                if score.stamps:
+                if scorer.begun and ended is None:
                     table.add(scorer.row())
             ended = ended or _source_ended(source, processes)
         scorer.process(flush=True)
         executor.shutdown()
     finally:
         rclpy.try_shutdown()
-    _sum_up(options, score, console)
+    if score.stamps:
+        _sum_up(options, score, console)
+    if scorer.unmatched:
+        console.print(
+            f"{scorer.unmatched} estimates were not scored: what they rest on was not heard in time", highlight=False
+        )
     if not score.stamps and not stop.is_set():
         raise DemoError(f"the node gave no estimate; its last lines:\n{processes.last_lines('node')}")
 
 
 def _source_ended(source: str, processes: Processes) -> float | None:
-    """The time at which simulator or player ended well, None while it runs. Raises DemoError where it or the node failed."""
+    """The time at which simulator or player ended, None while it runs. Raises DemoError where it or the node failed."""
     code = processes.exit_code(source)
     if code:
         raise DemoError(f"the {source} ended with code {code}:\n{processes.last_lines(source)}")
     if (node := processes.exit_code("node")) is not None:
         raise DemoError(f"the node ended with code {node}:\n{processes.last_lines('node')}")
     return None if code is None else time.monotonic()
+
+
+def _sum_up(options: Options, score: Score, console: Console) -> None:
+    from siha_ros.demo.summary import draw, summary_lines, summary_table
+
+    report = score.report()
+    what = f"{options.limb.replace('_', ' ')} of a walking body" if options.body else "robots of a team"
+    title = f"{what[0].upper()}{what[1:]}, lost and recovered"
+    console.print(summary_table(report, title))
+    console.print(summary_lines(report), highlight=False, soft_wrap=True)
+    kind = "body" if options.body else "team"
+    picture = options.report.with_suffix(".png") if options.report else Path(f"demo_{kind}.png")
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    draw(score, report, picture, title)
+    console.print(f"picture: {picture}", highlight=False)
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
+        console.print(f"report: {options.report}", highlight=False)
+
+
+def _free_port(first: int = 8080, tries: int = 100) -> int:
+    for port in range(first, first + tries):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise DemoError(f"no free port from {first} to {first + tries - 1} for the browser view: PORT=n chooses one")

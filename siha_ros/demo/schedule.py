@@ -20,8 +20,8 @@ class Loss:
 def loss_schedule(names: Sequence[str], duration: float, losses: int = 1, hidden: int = 2, seed: int = 0) -> list[Loss]:
     """Loss episodes that share a duration (s) in equal parts; each takes `hidden` agents at random.
 
-    An agent is lost 5 s into the part (a third of the part, where that is sooner) and comes back after two thirds of it: from 5 s to 20 s
-    in 30 s.
+    An agent is lost 5 s into the part (a third of the part, where that is sooner) and comes back after two thirds of
+    it: from 5 s to 20 s in 30 s.
     """
     if losses < 0 or not 0 < hidden < len(names):
         raise ValueError(f"expected losses >= 0 and 1 to {len(names) - 1} hidden, got {losses} losses of {hidden}")

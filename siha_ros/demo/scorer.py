@@ -1,7 +1,7 @@
-"""Listens to the node, to the truth and to what the node hears, and scores the node beside the baselines on the same observations.
+"""Listens to the node, to the truth and to what the node hears, and scores node and baselines on the same observations.
 
-A baseline gets a window from the node's own SlidingWindow class, filled with the observations up to the newest one that the scored
-estimate can have used, so that both end at the same grid time.
+A baseline gets a window from the node's own SlidingWindow class, filled with the observations up to the newest one
+that the scored estimate can have used, so that both end at the same grid time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import Estimate, Status, WindowEstimator
 
 TOLERANCE = 1e-3  # two grid times this close (s) are the same
-PATIENCE = 1.0  # wall time (s) after which an estimate is scored with what has been heard
+PATIENCE = 3.0  # wall time (s) after which an estimate is scored with what has been heard
 NEW_RECORDING = 0.4  # a stream that pauses for this long (s) is another recording: the window starts anew
 
 
@@ -34,7 +34,7 @@ class Row:
 
     Attributes:
         seconds: stream time since the first truth (s).
-        hidden: names that the node calls hidden.
+        hidden: names that the node called hidden.
         errors: root mean square error (cm) of each method, empty where nobody is lost.
         graph: accuracy (%) by kind of pair.
         rate: estimates per second; latency: median (ms), None without an estimate.
@@ -52,7 +52,8 @@ class Scorer:
     """Subscriptions of one node, and what they add up to.
 
     Attributes:
-        score: the counts so far; unmatched: estimates left out because a baseline's window did not end at the same time.
+        score: the counts so far.
+        unmatched: estimates left out because the baselines' window did not end at the same time.
     """
 
     def __init__(
@@ -62,14 +63,13 @@ class Scorer:
         *,
         agents: Sequence[str],
         make_window: Callable[[], SlidingWindow],
-        grid_delay: float,
         methods: Mapping[str, WindowEstimator],
         siha: str = "/siha",
     ) -> None:
         """agents: names with a PoseStamped topic each; empty for a body on /skeleton."""
         self.score = score
         self.unmatched = 0
-        self._make_window, self._grid_delay, self._methods = make_window, grid_delay, dict(methods)
+        self._make_window, self._methods = make_window, dict(methods)
         self._truth = TruthLog()
         self._edges: dict[tuple[str, str], bool] = {}
         self._heard: list[_Heard] = []
@@ -79,7 +79,6 @@ class Scorer:
         self._graphs: deque[InteractionGraph] = deque()
         self._begin: float | None = None
         self._second = _Second()
-        self._hidden: list[str] = []
         self._restart()
 
         def listen(kind: type, topic: str, callback: Callable[[Any], None]) -> None:
@@ -101,13 +100,18 @@ class Scorer:
         while self._states:
             arrival, message = self._states[0]
             stamp = seconds(message.header.stamp)
-            heard = self._truth.newest >= stamp and self._newest >= stamp + self._grid_delay - TOLERANCE
+            heard = self._truth.newest >= stamp and self._newest >= stamp + self._window.grid_delay - TOLERANCE
             if not (heard or flush or time.monotonic() - arrival > PATIENCE):
                 break
             self._states.popleft()
             self._score_states(stamp, message)
         while self._graphs and (flush or self._truth.newest >= seconds(self._graphs[0].header.stamp)):
             self._score_graph(self._graphs.popleft())
+
+    @property
+    def begun(self) -> bool:
+        """Whether the stream has begun."""
+        return self._begin is not None
 
     def row(self) -> Row:
         """What happened since the last call."""
@@ -116,7 +120,7 @@ class Scorer:
         elapsed = time.monotonic() - second.begin
         return Row(
             self._truth.newest - self._begin if self._begin is not None else 0.0,
-            self._hidden,
+            list(second.hidden),
             errors,
             second.graph.accuracy(self.score.graph.swapped),
             len(second.latencies) / elapsed,
@@ -132,15 +136,23 @@ class Scorer:
         tracked = np.array(message.tracked)
         self._truth.add(stamp, message.joints, np.array(message.positions).reshape(-1, 3), tracked)
         self._begin = stamp if self._begin is None else self._begin
-        self.score.note_lost([name for name, seen in zip(message.joints, tracked, strict=True) if not seen], len(tracked))
+        self.score.note_lost(
+            [name for name, seen in zip(message.joints, tracked, strict=True) if not seen], len(tracked)
+        )
 
     def _on_true_graph(self, message: InteractionGraph) -> None:
         probability = np.array(message.probability).reshape(len(message.agents), len(message.agents), -1)
-        self._edges = {(a, b): probability[i, j, 1] > 0.5 for i, a in enumerate(message.agents) for j, b in enumerate(message.agents)}
+        self._edges = {
+            (a, b): probability[i, j, 1] > 0.5
+            for i, a in enumerate(message.agents)
+            for j, b in enumerate(message.agents)
+        }
 
     def _on_pose(self, message: PoseStamped, name: str) -> None:
         place = message.pose.position
-        self._hear(_Heard(seconds(message.header.stamp), [name], np.array([[place.x, place.y, place.z]]), np.array([True])))
+        self._hear(
+            _Heard(seconds(message.header.stamp), [name], np.array([[place.x, place.y, place.z]]), np.array([True]))
+        )
 
     def _on_skeleton(self, message: SkeletonFrame) -> None:
         positions = np.array(message.positions).reshape(-1, 3)
@@ -154,9 +166,18 @@ class Scorer:
         self._states.append((time.monotonic(), message))
         self._second.latencies.append(message.latency)
         self.score.add_message(seconds(message.header.stamp), message.latency)
-        self._hidden = [state.name for state in message.agents if state.status == Status.HIDDEN]
+        self._second.hidden |= {state.name: None for state in message.agents if state.status == Status.HIDDEN}
         values = [
-            (s.pose.position.x, s.pose.position.y, s.pose.position.z, s.velocity.x, s.velocity.y, s.velocity.z, s.position_95, *s.position_covariance)
+            (
+                s.pose.position.x,
+                s.pose.position.y,
+                s.pose.position.z,
+                s.velocity.x,
+                s.velocity.y,
+                s.velocity.z,
+                s.position_95,
+                *s.position_covariance,
+            )
             for s in message.agents
         ]
         self.score.nonfinite += int(not np.isfinite(values).all())
@@ -171,7 +192,7 @@ class Scorer:
         self.score.nonfinite += int(not all(np.isfinite(values).all() for values in arrays))
 
     def _score_states(self, stamp: float, message: ReconstructedStates) -> None:
-        self._feed(stamp + self._grid_delay + TOLERANCE)
+        self._feed(stamp + self._window.grid_delay + TOLERANCE)
         truth = self._truth.at(stamp)
         if truth is None or not truth.lost.any():
             return
@@ -228,6 +249,7 @@ class _Second:
         self.squares: dict[str, list[NDArray[np.float64]]] = {}
         self.graph = GraphCount()
         self.latencies: list[float] = []
+        self.hidden: dict[str, None] = {}
 
 
 def _errors(truth: Truth, places: Mapping[str, Any]) -> NDArray[np.float64]:

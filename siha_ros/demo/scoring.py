@@ -1,6 +1,7 @@
 """How good the recovered states and the graph were: errors by time since loss, edge accuracy, and the report. No ROS.
 
-Agents are compared by name, never aligned to the truth. An agent is lost while the stream does not carry it, whatever the node says of it.
+Agents are compared by name, never aligned to the truth. An agent is lost while the stream does not carry it, whatever
+the node says of it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class TruthLog:
         """Stamp of the newest frame (s), -inf before the first."""
         return self._frames[-1][0] if self._frames else -np.inf
 
-    def add(self, stamp: float, names: Sequence[str], positions: NDArray[np.float64], tracked: NDArray[np.bool_]) -> None:
+    def add(
+        self, stamp: float, names: Sequence[str], positions: NDArray[np.float64], tracked: NDArray[np.bool_]
+    ) -> None:
         """A frame: positions f8[A, 3] (m), tracked bool[A], false where the stream does not carry the agent."""
         if list(names) != self.names:
             self.names = list(names)
@@ -66,9 +69,12 @@ class TruthLog:
 
 @dataclass
 class GraphCount:
-    """Edges counted by what was predicted and what is true: i8[2, 2] for pairs of seen agents, of a seen and a lost one, of lost ones."""
+    """Edges counted by what was predicted and what is true: i8[2, 2] for pairs of seen agents, of a seen and a lost
+    one, of lost ones."""
 
-    counts: dict[str, NDArray[np.int64]] = field(default_factory=lambda: {key: np.zeros((2, 2), dtype=np.int64) for key in ("vv", "vh", "hh")})
+    counts: dict[str, NDArray[np.int64]] = field(
+        default_factory=lambda: {key: np.zeros((2, 2), dtype=np.int64) for key in ("vv", "vh", "hh")}
+    )
 
     def add(self, probability: NDArray[np.floating], edges: NDArray[np.bool_], lost: NDArray[np.bool_]) -> None:
         """probability f[A, A] of type 1, edges bool[A, A], lost bool[A]."""
@@ -86,7 +92,8 @@ class GraphCount:
         return bool(np.trace(total) < np.trace(total[::-1]))
 
     def accuracy(self, swapped: bool | None = None) -> dict[str, float | None]:
-        """Percent of the edges that are right, None where there are none; swapped None: as these edges themselves say."""
+        """Percent of the edges that are right, None where there are none; swapped None: as these edges themselves
+        say."""
         step = -1 if (self.swapped if swapped is None else swapped) else 1
         return {key: 100 * float(np.trace(c[::step]) / c.sum()) if c.sum() else None for key, c in self.counts.items()}
 
@@ -113,29 +120,38 @@ class Score:
         self.latencies.append(latency)
 
     def note_lost(self, names: Sequence[str], agents: int) -> None:
-        """Who the stream does not carry at this moment, of how many agents; a loss episode is a change of who is lost that adds someone."""
+        """Who the stream does not carry at this moment, of how many agents; a loss episode is a change of who is lost
+        that adds someone."""
         now = frozenset(names)
         self.episodes += bool(now - self._lost_before)
         self._lost_before = now
         self.most_lost = max(self.most_lost, len(now))
         self.agents = agents
 
-    def add_errors(self, stamp: float, since_loss: NDArray[np.float64], errors: Mapping[str, NDArray[np.float64]]) -> None:
-        """Distances f8[L] (m) between truth and each method's positions of the L agents that are lost at a stamp (s)."""
+    def add_errors(
+        self, stamp: float, since_loss: NDArray[np.float64], errors: Mapping[str, NDArray[np.float64]]
+    ) -> None:
+        """Distances f8[L] (m) between truth and each method's positions of the L agents that are lost at a stamp
+        (s)."""
         place = np.searchsorted(self._limits, since_loss, side="left")
         for method, error in errors.items():
             finite = np.isfinite(error)
             self.nonfinite += int((~finite).sum())
-            np.add.at(self._squares[method], place[finite], np.stack([error[finite] ** 2, np.ones(finite.sum())], axis=1))
+            np.add.at(
+                self._squares[method], place[finite], np.stack([error[finite] ** 2, np.ones(finite.sum())], axis=1)
+            )
         rms = {method: float(np.sqrt(np.mean(error**2))) for method, error in errors.items()}
         self.trace.append((stamp, float(since_loss.max()), rms))
 
     def rmse_cm(self) -> dict[str, dict[str, float | None]]:
-        """Root mean square distance in cm of each method in each bin of time since loss, and over all; None where nothing was counted."""
+        """Root mean square distance in cm of each method in each bin of time since loss, and over all; None where
+        nothing was counted."""
         table = {}
         for method, squares in self._squares.items():
             rows = dict(zip(self._labels, squares, strict=True)) | {"all": squares.sum(axis=0)}
-            table[method] = {label: 100 * float(np.sqrt(total / count)) if count else None for label, (total, count) in rows.items()}
+            table[method] = {
+                label: 100 * float(np.sqrt(total / count)) if count else None for label, (total, count) in rows.items()
+            }
         return table
 
     @property

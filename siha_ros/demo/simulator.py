@@ -36,7 +36,8 @@ FRAME_ID = "map"
 
 
 class TeamPublisher:
-    """Advances the team with the clock and publishes it; the state published is that at the stamp, to the millisecond."""
+    """Advances the team with the clock and publishes it; the state published is that at the stamp, to the
+    millisecond."""
 
     def __init__(self, node: Node, names: Sequence[str], seed: int, schedule: Sequence[Loss]) -> None:
         from offline_training.systems.springs import SpringsStepper
@@ -70,7 +71,9 @@ class TeamPublisher:
             self._next_graph += 1.0
 
     def _graph_message(self, time_ns: int, seen: np.ndarray) -> InteractionGraph:
-        message = InteractionGraph(group="truth", agents=self._names, edge_types=["none", "spring"], reconstructed=[False] * len(seen))
+        message = InteractionGraph(
+            group="truth", agents=self._names, edge_types=["none", "spring"], reconstructed=[False] * len(seen)
+        )
         message.header.stamp = stamp(time_ns)
         message.header.frame_id = FRAME_ID
         edges = self._team.edges
@@ -89,7 +92,15 @@ def _pose(time_ns: int, position: np.ndarray, heading: float) -> PoseStamped:
     return message
 
 
-def run(names: Sequence[str], seed: int, schedule: Sequence[Loss], duration: float, rate: float, wait_for: Sequence[str], stop: threading.Event) -> None:
+def run(
+    names: Sequence[str],
+    seed: int,
+    schedule: Sequence[Loss],
+    duration: float,
+    rate: float,
+    wait_for: Sequence[str],
+    stop: threading.Event,
+) -> None:
     """Publish until duration (s; 0: for ever) is over or stop is set, from when the nodes of wait_for listen."""
     node = rclpy.create_node("siha_simulator")
     team = TeamPublisher(node, names, seed, schedule)
@@ -105,13 +116,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry of the executable siha_simulator."""
     arguments = list(sys.argv if argv is None else ["siha_simulator", *argv])
     parser = argparse.ArgumentParser("siha_simulator", description="A simulated robot team that loses members.")
-    parser.add_argument("--agents", type=int, default=7, help="number of robots, named robot_1, robot_2, ... (default 7)")
+    parser.add_argument(
+        "--agents", type=int, default=7, help="number of robots, named robot_1, robot_2, ... (default 7)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the team and of who is lost (default 1)")
-    parser.add_argument("--duration", type=float, default=30.0, help="seconds; 0: until stopped, without losses (default 30)")
-    parser.add_argument("--losses", type=int, default=1, help="loss episodes, in equal parts of the duration (default 1)")
+    parser.add_argument(
+        "--duration", type=float, default=30.0, help="seconds; 0: until stopped, without losses (default 30)"
+    )
+    parser.add_argument(
+        "--losses", type=int, default=1, help="loss episodes, in equal parts of the duration (default 1)"
+    )
     parser.add_argument("--hidden", type=int, default=2, help="robots lost at a time (default 2)")
     parser.add_argument("--rate", type=float, default=50.0, help="Hz (default 50)")
-    parser.add_argument("--wait-for", nargs="*", default=[], metavar="NODE", help="begin when these nodes listen to every robot")
+    parser.add_argument(
+        "--wait-for", nargs="*", default=[], metavar="NODE", help="begin when these nodes listen to every robot"
+    )
     options = parser.parse_args(remove_ros_args(arguments)[1:])
     names = [f"robot_{i + 1}" for i in range(options.agents)]
     stop = stop_on_signals()

@@ -32,14 +32,24 @@ class LiveTable:
         self._console, self._methods, self._with_graph = console, methods, with_graph
         titles = "".join(f"{NAMES.get(m, m):>13}" for m in methods)
         graph = f"{'graph % vv/vh/hh':>18}" if with_graph else ""
-        console.print(f"[bold]{'time s':>6}  {'hidden':<24}{titles}{graph}{'Hz':>6}{'ms':>7}[/bold]  (errors in cm)", highlight=False)
+        console.print(
+            f"[bold]{'time s':>6}  {'hidden':<24}{titles}{graph}{'Hz':>6}{'ms':>7}[/bold]  (errors in cm)",
+            highlight=False,
+            soft_wrap=True,
+        )
 
     def add(self, row: Row) -> None:
         """One line."""
         errors = "".join(f"{row.errors[m]:13.1f}" if m in row.errors else f"{'-':>13}" for m in self._methods)
-        graph = f"{'/'.join('-' if a is None else f'{a:.0f}' for a in row.graph.values()):>18}" if self._with_graph else ""
+        graph = (
+            f"{'/'.join('-' if a is None else f'{a:.0f}' for a in row.graph.values()):>18}" if self._with_graph else ""
+        )
         latency = f"{row.latency:7.1f}" if row.latency is not None else f"{'-':>7}"
-        self._console.print(f"{row.seconds:6.1f}  {short_list(row.hidden):<24}{errors}{graph}{row.rate:6.1f}{latency}", highlight=False)
+        self._console.print(
+            f"{row.seconds:6.1f}  {short_list(row.hidden):<24}{errors}{graph}{row.rate:6.1f}{latency}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def short_list(names: Sequence[str], width: int = 23) -> str:
@@ -70,11 +80,13 @@ def summary_lines(report: dict[str, Any]) -> str:
     graph = {key: "-" if value is None else f"{value:.1f} %" for key, value in report["graph_accuracy"].items()}
     latency = {key: "-" if value is None else f"{value:.1f} ms" for key, value in report["latency_ms"].items()}
     edges = (
-        f"graph: seen-seen {graph['vv']}, seen-hidden {graph['vh']}, hidden-hidden {graph['hh']}\n" if graph["vv"] != "-" else ""
+        f"graph: seen-seen {graph['vv']}, seen-hidden {graph['vh']}, hidden-hidden {graph['hh']}\n"
+        if graph["vv"] != "-"
+        else ""
     )
     return (
-        f"{edges}{report['frames']} estimates at {report['rate_hz']:.1f} Hz, latency {latency['p50']} (median) and {latency['p99']} (99 %),"
-        f" {report['nonfinite']} with a number that is not finite"
+        f"{edges}{report['frames']} estimates at {report['rate_hz']:.1f} Hz, latency {latency['p50']} (median) and"
+        f" {latency['p99']} (99 %), {report['nonfinite']} with a number that is not finite"
     )
 
 
@@ -91,16 +103,22 @@ def draw(score: Score, report: dict[str, Any], path: Path, title: str) -> None:
     colours = dict(zip(methods, COLOURS, strict=False))
     begin = score.stamps[0] if score.stamps else 0.0
     for method in methods:
-        points = np.array([(stamp - begin, 100 * errors.get(method, np.nan)) for stamp, _, errors in score.trace]).reshape(-1, 2)
+        points = np.array(
+            [(stamp - begin, 100 * errors.get(method, np.nan)) for stamp, _, errors in score.trace]
+        ).reshape(-1, 2)
         breaks = np.flatnonzero(np.diff(points[:, 0]) > 0.5) + 1  # nobody was lost in between
         points = np.insert(points, breaks, np.nan, axis=0)
-        over_time.plot(*points.T, color=colours.get(method), lw=2.2 if method == "siha" else 1.2, label=NAMES.get(method, method))
+        over_time.plot(
+            *points.T, color=colours.get(method), lw=2.2 if method == "siha" else 1.2, label=NAMES.get(method, method)
+        )
     over_time.set(xlabel="time (s)", ylabel="error (cm)", title="Error of the lost agents", yscale="log")
     labels = list(next(iter(report["rmse_cm"].values()), {}))
     width = 0.8 / max(len(methods), 1)
     for k, method in enumerate(methods):
         values = [report["rmse_cm"][method][label] or np.nan for label in labels]
-        by_bin.bar(np.arange(len(labels)) + (k - (len(methods) - 1) / 2) * width, values, width, color=colours.get(method))
+        by_bin.bar(
+            np.arange(len(labels)) + (k - (len(methods) - 1) / 2) * width, values, width, color=colours.get(method)
+        )
     by_bin.set(xticks=range(len(labels)), xlabel="time since loss (s)", ylabel="error (cm, rms)", yscale="log")
     by_bin.set_xticklabels(labels)
     if score.stamps:

@@ -17,9 +17,18 @@ def test_defaults_are_those_of_the_readme():
 
 def test_environment_and_flags_say_the_same(tmp_path):
     environment = {
-        "DURATION": "12.5", "SEED": "4", "LOSSES": "3", "HEADLESS": "1", "REPORT": "r.json", "BODY": str(tmp_path), "LIMB": "right_leg",
-        "TRIAL": "35_05,11", "FORCE": "1", "BUNDLE": "b", "PORT": "8123",
-    }  # fmt: skip
+        "DURATION": "12.5",
+        "SEED": "4",
+        "LOSSES": "3",
+        "HEADLESS": "1",
+        "REPORT": "r.json",
+        "BODY": str(tmp_path),
+        "LIMB": "right_leg",
+        "TRIAL": "35_05,11",
+        "FORCE": "1",
+        "BUNDLE": "b",
+        "PORT": "8123",
+    }
     flags = ["--headless", "--force"]
     for name, value in environment.items():
         flags += [] if name in ("HEADLESS", "FORCE") else [f"--{name.lower()}", value]

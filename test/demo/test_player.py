@@ -110,7 +110,9 @@ def test_a_limb_is_lost_after_the_first_second(ear, folders):
         assert np.isfinite(positions[1]).all() == message.tracked[1]
         np.testing.assert_array_equal(positions[0], truth[stamp][0])
         unit = 0.0254
-        np.testing.assert_allclose(truth[stamp], unit * np.array([[round(elapsed * 120), 0, 0], [round(elapsed * 120), 10, 0]]), atol=1e-9)
+        np.testing.assert_allclose(
+            truth[stamp], unit * np.array([[round(elapsed * 120), 0, 0], [round(elapsed * 120), 10, 0]]), atol=1e-9
+        )
 
 
 def test_player_says_in_one_line_what_is_wrong(folders, capsys):

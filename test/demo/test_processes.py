@@ -16,13 +16,33 @@ from siha_ros.demo.processes import Processes
 ROOT = Path(__file__).parents[2]
 
 
+POLITE = """
+import sys, time
+print("here", *sys.argv[1:], flush=True)
+time.sleep(60)
+"""
+DEAF = """
+import signal, time
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+print("here", flush=True)
+time.sleep(60)
+"""
+PARENT = """
+import pathlib, sys, time
+from siha_ros.demo.processes import Processes
+processes = Processes(pathlib.Path(sys.argv[1]))
+processes.start("polite", "polite", [])
+print(processes._children["polite"].pid, flush=True)
+time.sleep(60)
+"""
+
+
 @pytest.fixture
 def modules(tmp_path, monkeypatch):
     """A folder of modules that children can run."""
-    (tmp_path / "polite.py").write_text("import time, sys\nprint('here', *sys.argv[1:], flush=True)\ntime.sleep(60)\n")
-    (tmp_path / "deaf.py").write_text(
-        "import signal, time\nfor n in (signal.SIGINT, signal.SIGTERM):\n    signal.signal(n, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(60)\n"
-    )
+    (tmp_path / "polite.py").write_text(POLITE)
+    (tmp_path / "deaf.py").write_text(DEAF)
     (tmp_path / "wrong.py").write_text("raise SystemExit('no bundle')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     return tmp_path
@@ -40,7 +60,7 @@ def test_children_are_ended_and_their_logs_kept(modules):
     processes.start("polite", "polite", ["a", "b"])
     processes.start("deaf", "deaf", [])
     processes.start("wrong", "wrong", [])
-    wait_for(lambda: "here" in processes.last_lines("polite") + "" and "here" in processes.last_lines("deaf"))
+    wait_for(lambda: "here" in processes.last_lines("polite") and "here" in processes.last_lines("deaf"))
     wait_for(lambda: processes.exit_code("wrong") == 1)
     assert processes.exit_code("polite") is None
     codes = processes.stop(patience=0.5)
@@ -51,9 +71,8 @@ def test_children_are_ended_and_their_logs_kept(modules):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends orphans on Linux only")
 def test_children_die_with_a_parent_that_is_killed(modules):
-    script = "import sys, time, pathlib; from siha_ros.demo.processes import Processes; p = Processes(pathlib.Path(sys.argv[1])); "
-    script += "p.start('polite', 'polite', []); print(p._children['polite'].pid, flush=True); time.sleep(60)"
-    parent = subprocess.Popen([sys.executable, "-c", script, str(modules)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", PARENT, str(modules)]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     child = int(parent.stdout.readline())
     parent.kill()
     parent.wait()

@@ -12,7 +12,6 @@ pytest.importorskip("siha_ros.msg", reason="needs the built messages")
 pytestmark = pytest.mark.ros
 
 NAMES = ["a", "b", "c"]
-DELAY = 0.1
 VELOCITY = np.array([[0.3, 0, 0], [0, -0.4, 0], [0.1, 0.1, 0]])
 EDGES = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool)
 
@@ -63,8 +62,9 @@ def pose_message(time_ns, position):
 
 
 def states_message(time_ns, positions, hidden):
-    from siha_ros.demo.publishing import stamp
     from siha_ros.msg import AgentState, ReconstructedStates
+
+    from siha_ros.demo.publishing import stamp
 
     message = ReconstructedStates(latency=0.02)
     message.header.stamp = stamp(time_ns)
@@ -76,8 +76,9 @@ def states_message(time_ns, positions, hidden):
 
 
 def graph_message(time_ns, probability, names):
-    from siha_ros.demo.publishing import stamp
     from siha_ros.msg import InteractionGraph
+
+    from siha_ros.demo.publishing import stamp
 
     message = InteractionGraph(agents=names, edge_types=["none", "spring"])
     message.header.stamp = stamp(time_ns)
@@ -97,7 +98,6 @@ def test_an_error_of_3_cm_is_scored_as_3_cm():
         score,
         agents=NAMES,
         make_window=lambda: SlidingWindow(0.1, 11, 2),
-        grid_delay=DELAY,
         methods={"hold": hold},
     )
     hear = listener.callbacks
@@ -144,12 +144,14 @@ def test_an_error_of_3_cm_is_scored_as_3_cm():
 
 
 def test_numbers_that_are_not_finite_are_counted():
-    from siha_ros.demo.scorer import Scorer
-    from siha_ros.demo.scoring import TEAM_BINS, Score
     from siha_ros.msg import Forecast
 
+    from siha_ros.demo.scorer import Scorer
+    from siha_ros.demo.scoring import TEAM_BINS, Score
+    from siha_ros.window.sliding_window import SlidingWindow
+
     listener, score = Listener(), Score(TEAM_BINS)
-    Scorer(listener, score, agents=NAMES, make_window=lambda: None, grid_delay=DELAY, methods={})
+    Scorer(listener, score, agents=NAMES, make_window=lambda: SlidingWindow(0.1, 11, 2), methods={})
     positions = np.zeros((3, 3))
     listener.callbacks["/siha/states"](states_message(10**9, positions, []))
     assert score.nonfinite == 0

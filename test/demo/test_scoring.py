@@ -50,7 +50,14 @@ def test_errors_fall_into_bins_of_time_since_loss():
     score.add_errors(3.0, np.array([6.0]), {"siha": np.array([0.05]), "hold": np.array([0.0])})
     table = score.rmse_cm()
     assert table["siha"] == pytest.approx(
-        {"0-0.5": 3, "0.5-1": 4, "1-2": 5, "2-5": None, "over 5": 100 * np.sqrt((0.12**2 + 0.05**2) / 2), "all": 100 * np.sqrt(0.0219 / 5)}
+        {
+            "0-0.5": 3,
+            "0.5-1": 4,
+            "1-2": 5,
+            "2-5": None,
+            "over 5": 100 * np.sqrt((0.12**2 + 0.05**2) / 2),
+            "all": 100 * np.sqrt(0.0219 / 5),
+        }
     )
     assert table["hold"]["all"] == pytest.approx(100 * np.sqrt(14 / 5))
     assert list(Score(BODY_BINS).rmse_cm()) == []

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.ros
 
 def test_team_is_published_at_50_hz_and_two_robots_fall_silent(ear):
     from geometry_msgs.msg import PoseStamped
+    from siha_ros.msg import InteractionGraph, SkeletonFrame
 
     from siha_ros.demo.schedule import loss_schedule
-    from siha_ros.msg import InteractionGraph, SkeletonFrame
 
     names = [f"robot_{i}" for i in range(1, 8)]
     topics = {f"/{name}/pose": PoseStamped for name in names}

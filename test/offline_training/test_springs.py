@@ -1,4 +1,5 @@
-"""The springs simulator against physics, against a plain integrator written here, and against the exact solution of its linear system."""
+"""The springs simulator against physics, against a plain integrator written here, and against the exact solution of
+its linear system."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from offline_training.systems.springs import (
 
 
 def plain_run(x, v, edges, frames):
-    """One run f8[A, 2] by the textbook: kick, drift, reflect; every hundredth step is a frame. Returns [A, frames, 2] twice."""
+    """One run f8[A, 2] by the textbook: kick, drift, reflect; every hundredth step is a frame. Returns [A, frames, 2]
+    twice."""
     x, v = x.copy(), v.copy()
     kept_x, kept_v = [], []
     for step in range(1, frames * 100 + 1):
@@ -46,8 +48,8 @@ def plain_run(x, v, edges, frames):
 
 
 def exact_run(x, v, edges, times):
-    """One run without walls, by the matrix exponential. Kick and drift is leapfrog whose velocities lag half a step: x f8[A,
-    len(times), 2] at the times, v half a step earlier."""
+    """One run without walls, by the matrix exponential. Kick and drift is leapfrog whose velocities lag half a step: x
+    f8[A, len(times), 2] at the times, v half a step earlier."""
     agents = len(x)
     laplacian = np.diag(edges.sum(1)) - edges
     system = np.block([[np.zeros((agents, agents)), np.eye(agents)], [-SPRING * laplacian, np.zeros((agents, agents))]])
