@@ -1,0 +1,322 @@
+"""Bundles: what training makes and the node loads. A folder of ``bundle.yaml`` and one ``*.safetensors`` per module.
+
+Plain data and tensors only: nothing in a bundle can execute. Loading is strict, and every fault is one :class:`BundleError` of one line
+that names the file, the key and what was expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import shutil
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+import yaml
+from torch import Tensor, nn
+
+from siha_ros.model.frame import Scale
+from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
+from siha_ros.model.nri import NRI, NRIConfig
+
+FORMAT = 1
+LARGEST_FILE = 64 * 1024 * 1024
+
+
+class BundleError(ValueError):
+    """A bundle that cannot be used; the message is one line: file, key, what was expected."""
+
+
+@dataclass
+class Ranges:
+    """What training has seen; input beyond it is said and not guessed at.
+
+    agents: fewest and most. rate: of the stream, Hz. speed: largest, m/s. extent: largest distance from the frame's origin, m.
+    """
+
+    agents: list[int]
+    rate: list[float]
+    speed: float
+    extent: float
+
+
+@dataclass
+class ErrorTable:
+    """Errors measured on validation data by time since loss.
+
+    seconds: ascending times since loss (s). half_width: 68 % half-width per axis (m). radius: that holds 95 % of the errors (m).
+    """
+
+    seconds: list[float]
+    half_width: list[float]
+    radius: list[float]
+
+    def __post_init__(self) -> None:
+        if not len(self.seconds) == len(self.half_width) == len(self.radius) > 0:
+            raise ValueError("seconds, half_width and radius need one entry each for the same times")
+        if any(later <= earlier for earlier, later in zip(self.seconds, self.seconds[1:], strict=False)):
+            raise ValueError("seconds must ascend")
+        if min(self.half_width) < 0 or min(self.radius) < 0:
+            raise ValueError("half_width and radius must not be negative")
+
+    def at(self, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Half-widths and radii (m) at times since loss (s); beyond the table the last entry, which is the largest known."""
+        return np.interp(seconds, self.seconds, self.half_width), np.interp(seconds, self.seconds, self.radius)
+
+
+@dataclass
+class Training:
+    """How the bundle came to be. trials: recordings trained on (others may be used to judge it). samples, minutes: what each stage cost."""
+
+    command: str
+    data: str
+    seed: int
+    trials: list[str]
+    samples: dict[str, int]
+    minutes: dict[str, float]
+    revision: str
+    versions: dict[str, str]
+
+
+@dataclass
+class ModuleEntry:
+    """kind: "nri", "hsp" or "arrays" (plain tensors). config: hyper-parameters of the kind. sha256: of the file NAME.safetensors."""
+
+    kind: str
+    config: dict[str, Any]
+    sha256: str
+
+
+@dataclass
+class BundleConfig:
+    """The contents of ``bundle.yaml``.
+
+    name, system: what it is for ("springs", "body"). count: agents of the model. agent_names: empty for like agents.
+    limbs: named sets of agents that hide together. dims: 2 or 3. dt: s. window, horizon: frames. frame: "world", "team" or "body".
+    velocity: "measured" or "backward_difference". scale: normalisation. edge_types: K, and their names where they have any.
+    max_hidden: most agents hidden at once (like agents). hidden_sets: names of limbs trained on (named agents).
+    rounds: refinement rounds. errors: by method or limb. metrics: measured, by set and method.
+    """
+
+    format: int
+    name: str
+    system: str
+    purpose: str
+    count: int
+    agent_names: list[str]
+    limbs: dict[str, list[str]]
+    dims: int
+    dt: float
+    window: int
+    horizon: int
+    frame: str
+    velocity: str
+    scale: Scale
+    edge_types: list[str]
+    max_hidden: int
+    hidden_sets: list[str]
+    rounds: int
+    ranges: Ranges
+    errors: dict[str, ErrorTable]
+    training: Training
+    metrics: dict[str, Any]
+    modules: dict[str, ModuleEntry] = field(default_factory=dict)
+
+    @property
+    def identified(self) -> bool:
+        """Whether agents have names of their own (joints) or are alike (robots of a team)."""
+        return bool(self.agent_names)
+
+    def __post_init__(self) -> None:
+        checks = [
+            (self.dims in (2, 3), "dims", "2 or 3"),
+            (0 < self.dt < 10, "dt", "between 0 and 10 s"),
+            (2 <= self.window <= 10_000 and 0 <= self.horizon <= 10_000, "window", "2 to 10000 frames"),
+            (2 <= self.count <= 1000, "count", "2 to 1000 agents"),
+            (self.frame in ("world", "team", "body"), "frame", "world, team or body"),
+            (self.velocity in ("measured", "backward_difference"), "velocity", "measured or backward_difference"),
+            (self.scale.position > 0 and self.scale.velocity > 0, "scale", "positive half-ranges"),
+            (not self.agent_names or len(set(self.agent_names)) == self.count, "agent_names", f"{self.count} different names"),
+            (0 <= self.rounds <= 100, "rounds", "0 to 100"),
+            (0 <= self.max_hidden < self.count, "max_hidden", f"below {self.count}"),
+            (set(self.hidden_sets) <= set(self.limbs), "hidden_sets", "names of limbs"),
+            (all(set(limb) <= set(self.agent_names) for limb in self.limbs.values()), "limbs", "lists of agent_names"),
+        ]
+        for fine, key, expected in checks:
+            if not fine:
+                raise ValueError(f"{key}: expected {expected}")
+
+
+@dataclass
+class Bundle:
+    """A loaded bundle: config, networks by name (eval mode, no gradients) and plain tensors by name."""
+
+    path: Path
+    config: BundleConfig
+    networks: dict[str, nn.Module]
+    arrays: dict[str, dict[str, Tensor]]
+
+    def nri(self) -> NRI:
+        """The interaction model."""
+        network = self.networks["nri"]
+        assert isinstance(network, NRI)
+        return network
+
+    def predictor(self, name: str) -> HiddenStatePredictor:
+        """A hidden-state predictor by name, such as ``hsp_sa_2``."""
+        network = self.networks[name]
+        assert isinstance(network, HiddenStatePredictor)
+        return network
+
+
+def save_bundle(
+    path: Path,
+    config: BundleConfig,
+    networks: dict[str, NRI | HiddenStatePredictor],
+    arrays: dict[str, dict[str, Tensor]] | None = None,
+) -> None:
+    """Write a bundle folder; ``config.modules`` is filled in. Weights are stored in half precision, computed with in float32.
+
+    The folder appears complete or not at all.
+    """
+    beside = path.with_name(path.name + ".part")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    config.modules = {}
+    for name, network in networks.items():
+        kind = "nri" if isinstance(network, NRI) else "hsp"
+        tensors = {key: value.half() if value.is_floating_point() else value for key, value in network.state_dict().items()}
+        if any(not bool(torch.isfinite(value).all()) for value in tensors.values()):
+            raise BundleError(f"{path.name}: {name} holds numbers that half precision cannot hold")
+        config.modules[name] = _write_tensors(beside, name, kind, dataclasses.asdict(network.config), tensors)
+    for name, tensors in (arrays or {}).items():
+        config.modules[name] = _write_tensors(beside, name, "arrays", {}, tensors)
+    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=150)
+    (beside / "bundle.yaml").write_text(text)
+    shutil.rmtree(path, ignore_errors=True)
+    beside.rename(path)
+
+
+def _write_tensors(folder: Path, name: str, kind: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> ModuleEntry:
+    content = safetensors.torch.save({key: value.contiguous() for key, value in tensors.items()})
+    (folder / f"{name}.safetensors").write_bytes(content)
+    return ModuleEntry(kind, config, hashlib.sha256(content).hexdigest())
+
+
+def load_bundle(path: str | Path) -> Bundle:
+    """Read and check a bundle folder. Raises :class:`BundleError`."""
+    path = Path(path)
+    config = load_config(path)
+    networks: dict[str, nn.Module] = {}
+    arrays: dict[str, dict[str, Tensor]] = {}
+    for name, entry in config.modules.items():
+        file = path / f"{name}.safetensors"
+        tensors = _read_tensors(file, entry.sha256)
+        if entry.kind == "arrays":
+            arrays[name] = tensors
+            continue
+        where = f"{path / 'bundle.yaml'}: modules.{name}.config"
+        network: nn.Module
+        if entry.kind == "nri":
+            network = NRI(_read(NRIConfig, entry.config, where))
+        elif entry.kind == "hsp":
+            network = HiddenStatePredictor(_read(HSPConfig, entry.config, where))
+        else:
+            raise BundleError(f"{path / 'bundle.yaml'}: modules.{name}.kind is {entry.kind!r}, expected nri, hsp or arrays")
+        _fill(network, tensors, file)
+        networks[name] = network.eval().requires_grad_(False)
+    return Bundle(path, config, networks, arrays)
+
+
+def load_config(path: Path) -> BundleConfig:
+    """Read and check ``bundle.yaml`` alone. Raises :class:`BundleError`."""
+    file = path / "bundle.yaml"
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BundleError(f"{file}: no such file, expected a bundle folder") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise BundleError(f"{file}: cannot be read as YAML ({_one_line(error)})") from None
+    if not isinstance(content, dict) or "format" not in content:
+        raise BundleError(f"{file}: no bundle, expected a mapping with the key format")
+    if content["format"] != FORMAT:
+        raise BundleError(f"{file}: format {content['format']!r}, this version reads format {FORMAT}: update siha_ros or train again")
+    config: BundleConfig = _read(BundleConfig, content, str(file))
+    return config
+
+
+def _read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise BundleError(f"{file}: over {LARGEST_FILE} bytes, no module of a bundle is that large")
+        content = file.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{file}: cannot be read ({error.strerror})") from None
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise BundleError(f"{file}: damaged or exchanged, its SHA-256 is not the one in bundle.yaml")
+    try:
+        return safetensors.torch.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise BundleError(f"{file}: no safetensors file ({_one_line(error)})") from None
+
+
+def _fill(network: nn.Module, tensors: dict[str, Tensor], file: Path) -> None:
+    own = network.state_dict()
+    for key in own.keys() - tensors.keys():
+        raise BundleError(f"{file}: tensor {key} is missing")
+    for key, value in tensors.items():
+        if key not in own:
+            raise BundleError(f"{file}: tensor {key} is unknown to the module that bundle.yaml describes")
+        if value.shape != own[key].shape:
+            raise BundleError(f"{file}: tensor {key} has shape {tuple(value.shape)}, expected {tuple(own[key].shape)}")
+        if not bool(torch.isfinite(value).all()):
+            raise BundleError(f"{file}: tensor {key} is not finite")
+    network.load_state_dict({key: value.to(own[key].dtype) for key, value in tensors.items()})
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _read(kind: Any, content: Any, where: str) -> Any:
+    """``content`` of a YAML file as the annotated type ``kind``, strictly: dataclasses, lists, dicts, optionals and scalars."""
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(content, dict):
+            raise BundleError(f"{where}: expected a mapping, got {type(content).__name__}")
+        hints = typing.get_type_hints(kind)
+        required = {f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING}
+        for key in content:
+            if key not in hints:
+                raise BundleError(f"{where}: unknown key {key!r}")
+        for key in required - content.keys():
+            raise BundleError(f"{where}: key {key!r} is missing")
+        values = {key: _read(hints[key], value, f"{where}: {key}") for key, value in content.items()}
+        try:
+            return kind(**values)  # type: ignore[operator]
+        except ValueError as error:
+            raise BundleError(f"{where}: {_one_line(error)}") from None
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return content
+    if origin is types.UnionType:
+        inner = [part for part in arguments if part is not type(None)]
+        return None if content is None else _read(inner[0], content, where)
+    if origin is list and isinstance(content, list):
+        return [_read(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(content)]
+    if origin is dict and isinstance(content, dict):
+        return {_read(arguments[0], key, where): _read(arguments[1], item, f"{where}.{key}") for key, item in content.items()}
+    if kind is float and isinstance(content, int | float) and not isinstance(content, bool):
+        if not math.isfinite(content):
+            raise BundleError(f"{where}: {content} is not finite")
+        return float(content)
+    if origin is None and isinstance(content, kind) and (kind is bool or not isinstance(content, bool)):
+        return content
+    raise BundleError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {content!r:.60}")

@@ -1,0 +1,192 @@
+"""Hidden agents through the learned dynamics: what the decoder predicts for the agents that are seen is evidence about those that are not.
+
+Beyond the paper. The trained NRI decoder f maps all states and the graph to the next states. Given a graph, the hidden trajectories h are
+those that explain what was seen:
+
+    sum_t |v_{t+1} - f_v(v_t, h_t)|^2_R + |h_{t+1} - f_h(v_t, h_t)|^2_Q + |h_t - seen_t|^2_M + |h_t - guess_t|^2_W + |h_0 - arrival|^2_P
+
+v: agents seen throughout; seen: frames in which a hidden agent was still (or again) seen; guess: HSP's; arrival: what an earlier
+window knew. It is minimised by Gauss-Newton: the decoder is linearised at all frames in one batched call, and the linear problem is
+solved exactly by a forward information filter and a backward pass (an iterated Kalman smoother).
+
+Agents are ordered visible first, then hidden. Everything is in normalised states, batched over B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from siha_ros.model.edges import matrix_to_incoming
+from siha_ros.model.nri import Decoder, PairLinear
+
+SEEN_DEVIATION = 1e-3  # of a seen state, normalised
+
+
+@dataclass
+class Evidence:
+    """What is known of H hidden agents over T frames, D features each.
+
+    seen ``[B, H, T, D]``: states observed, NaN where not. guess ``[B, H, T, D]`` and guess_variance ``[B, H, T, D]``: of HSP
+    (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse covariance): of the first frame, or None.
+    step_variance ``[D]``, seen_step_variance ``[D]``: of the decoder's step for a hidden (Q) and for a seen agent (R).
+    """
+
+    seen: Tensor
+    guess: Tensor
+    guess_variance: Tensor
+    arrival: Tensor | None
+    arrival_information: Tensor | None
+    step_variance: Tensor
+    seen_step_variance: Tensor
+
+
+@dataclass
+class Smoothed:
+    """hidden ``[B, H, T, D]`` and covariance ``[B, T, H D, H D]`` given the whole window; filtered ``[B, T, H D]`` and
+    filtered_information: mean and inverse covariance of each frame given earlier frames only, what a later window takes as its arrival; residual ``[B]``: mean squared step error of the seen
+    agents in units of their variance, near 1 where the dynamics explain what is seen."""
+
+    hidden: Tensor
+    covariance: Tensor
+    filtered: Tensor
+    filtered_information: Tensor
+    residual: Tensor
+
+
+def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> tuple[Tensor, Tensor]:
+    """One step from each frame, and its exact derivative by the states of the last ``hidden`` agents.
+
+    states ``[B, A, T, D]``, graph ``[B, A, A, K]``. Returns predictions of frames 1..T-1 ``[B, T - 1, A, D]`` and the Jacobian
+    ``[B, T - 1, A D, H D]``. Written out instead of left to autograd: a hidden agent's state enters only the messages that it sends and
+    those that it receives, which is a seventh of the work of differentiating everything, and all frames go in one call.
+    """
+    agents, features = states.shape[1], states.shape[3]
+    x = states[:, :, :-1].transpose(1, 2)
+    edges = matrix_to_incoming(graph).unsqueeze(1)
+    own = torch.arange(hidden, device=x.device)  # hidden agent h is agent first + h
+    first = agents - hidden
+    agent = own[:, None] + first
+    receiver = torch.arange(agents, device=x.device).expand(hidden, agents)
+    slot = (agent - (agent > receiver).long()).clamp(max=agents - 2)  # where the senders of a receiver hold agent h
+    sends = (receiver != agent)[..., None, None]
+
+    received: Tensor | float = 0.0
+    change: Tensor | float = 0.0  # of what each agent receives: [B, T - 1, H, A, D, width]
+    for layer, kind in enumerate(decoder.used):
+        pair, second = decoder.message1[layer], decoder.message2[layer]
+        assert isinstance(pair, PairLinear) and isinstance(second, nn.Linear)
+        inner = pair(x)
+        outer = second(torch.relu(inner))
+        strength = edges[..., kind : kind + 1]
+        received = received + (torch.relu(outer) * strength).sum(-2)
+        open1, open2 = (inner > 0).to(x.dtype), (outer > 0).to(x.dtype) * strength
+        sent = open1[:, :, receiver, slot].unsqueeze(-2) * pair.sender.weight.T
+        sent = (sent @ second.weight.T) * open2[:, :, receiver, slot].unsqueeze(-2) * sends
+        heard = open1[:, :, first:].unsqueeze(-2) * pair.receiver.weight.T
+        heard = ((heard @ second.weight.T) * open2[:, :, first:].unsqueeze(-2)).sum(-3)
+        sent[:, :, own, own + first] += heard
+        change = change + sent
+    assert isinstance(received, Tensor) and isinstance(change, Tensor)
+
+    inner = decoder.update1(torch.cat([x, received], -1))
+    outer = decoder.update2(torch.relu(inner))
+    slope = change @ decoder.update1.weight[:, features:].T
+    slope[:, :, own, own + first] += decoder.update1.weight[:, :features].T
+    slope = (slope * (inner > 0)[:, :, None, :, None]) @ decoder.update2.weight.T
+    slope = (slope * (outer > 0)[:, :, None, :, None]) @ decoder.update3.weight.T
+    slope[:, :, own, own + first] += torch.eye(features, dtype=x.dtype, device=x.device)
+    predicted = x + decoder.update3(torch.relu(outer))
+    return predicted, slope.permute(0, 1, 3, 5, 2, 4).flatten(4, 5).flatten(2, 3)
+
+
+@torch.no_grad()
+def smooth(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tensor, evidence: Evidence, iterations: int = 2) -> Smoothed:
+    """Hidden trajectories that explain the visible ones under ``graph``, from the starting point ``hidden``.
+
+    visible ``[B, V, T, D]``, hidden ``[B, H, T, D]``, graph ``[B, V + H, V + H, K]``.
+    """
+    result = None
+    for _ in range(iterations):
+        result = _gauss_newton(decoder, visible, hidden, graph, evidence)
+        hidden = result.hidden
+    assert result is not None
+    return result
+
+
+def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tensor, evidence: Evidence) -> Smoothed:
+    batch, agents, frames, features = hidden.shape
+    size, seen_size = agents * features, visible.shape[1] * features
+    predicted, slope = linearise(decoder, torch.cat([visible, hidden], 1), graph, agents)
+    predicted, slope = predicted.double().flatten(2), slope.double()
+
+    def by_frame(states: Tensor) -> Tensor:
+        return states.double().transpose(1, 2).flatten(2)  # [B, agents, T, D] to [B, T, agents D]
+
+    point = by_frame(hidden)
+    surprise = by_frame(visible)[:, 1:] - predicted[..., :seen_size]
+    drift = predicted[..., seen_size:] - point[:, 1:]
+    observe, move = slope[:, :, :seen_size], slope[:, :, seen_size:]
+    precision_seen = 1 / evidence.seen_step_variance.double().repeat(visible.shape[1])
+    precision_step = 1 / evidence.step_variance.double().repeat(agents)
+
+    # information on each frame by itself: the visible agents' next states, frames that were seen, HSP's guess
+    weighted = observe * precision_seen[:, None]
+    information = torch.zeros(batch, frames, size, size, dtype=torch.double, device=hidden.device)
+    information[:, :-1] = weighted.transpose(2, 3) @ observe
+    information[:, 0] = 0  # the first velocity of a window is a copy of the second: its step says nothing
+    vector = torch.zeros(batch, frames, size, dtype=torch.double, device=hidden.device)
+    vector[:, :-1] = (weighted.transpose(2, 3) @ surprise.unsqueeze(-1)).squeeze(-1)
+    vector[:, 0] = 0
+    seen = by_frame(evidence.seen)
+    mask = seen.isfinite() / SEEN_DEVIATION**2
+    trust = 1 / by_frame(evidence.guess_variance)
+    information += torch.diag_embed(mask + trust)
+    vector += mask * (seen - point).nan_to_num() + trust * (by_frame(evidence.guess) - point)
+
+    # forward: information filter; backward: smoother
+    step = torch.diag(precision_step)
+    gains, means, spreads = [], [], []
+    filtered, filtered_information = [], []
+    before = torch.zeros(batch, size, size, dtype=torch.double, device=hidden.device)
+    before_vector = torch.zeros(batch, size, dtype=torch.double, device=hidden.device)
+    if evidence.arrival is not None and evidence.arrival_information is not None:
+        before = evidence.arrival_information.double()
+        before_vector = (before @ (evidence.arrival.double() - point[:, 0]).unsqueeze(-1)).squeeze(-1)
+    tiny = 1e-9 * torch.eye(size, dtype=torch.double, device=hidden.device)
+    for t in range(frames):
+        filtered.append(torch.linalg.solve(before + tiny, before_vector))
+        filtered_information.append(before)
+        now, now_vector = before + information[:, t], before_vector + vector[:, t]
+        if t + 1 == frames:
+            break
+        pulled = move[:, t].transpose(1, 2) * precision_step
+        inverse = torch.linalg.inv(now + pulled @ move[:, t] + tiny)
+        gain = inverse @ pulled
+        mean = (inverse @ now_vector.unsqueeze(-1)).squeeze(-1) - (gain @ drift[:, t].unsqueeze(-1)).squeeze(-1)
+        before = step - pulled.transpose(1, 2) @ gain
+        before = (before + before.transpose(1, 2)) / 2
+        before_vector = (pulled.transpose(1, 2) @ inverse @ now_vector.unsqueeze(-1)).squeeze(-1)
+        before_vector = before_vector + (before @ drift[:, t].unsqueeze(-1)).squeeze(-1)
+        gains.append(gain)
+        means.append(mean)
+        spreads.append(inverse)
+    covariance = torch.linalg.inv(now + tiny)
+    change = (covariance @ now_vector.unsqueeze(-1)).squeeze(-1)
+    changes, covariances = [change], [covariance]
+    for gain, mean, spread in zip(reversed(gains), reversed(means), reversed(spreads), strict=True):
+        change = mean + (gain @ change.unsqueeze(-1)).squeeze(-1)
+        covariance = spread + gain @ covariance @ gain.transpose(1, 2)
+        changes.append(change)
+        covariances.append(covariance)
+    moved = point + torch.stack(changes[::-1], 1)
+    residual = (surprise[:, 1:].square() * precision_seen).mean((1, 2))
+    return Smoothed(
+        hidden=moved.unflatten(2, (agents, features)).transpose(1, 2).to(hidden.dtype),
+        covariance=torch.stack(covariances[::-1], 1),
+        filtered=point + torch.stack(filtered, 1),
+        filtered_information=torch.stack(filtered_information, 1),
+        residual=residual,
+    )
