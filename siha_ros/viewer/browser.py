@@ -237,7 +237,7 @@ class BrowserView:
             return
         curves = (SPREAD_CURVE,) if history.error is None else (SPREAD_CURVE, ERROR_CURVE)
         if len(self._error_plot.series) != 1 + len(curves):
-            self._error_plot.series = (AGE, *curves)  # type: ignore[assignment]
+            self._error_plot.series = (AGE, *curves)  # type: ignore[arg-type]
         errors = () if history.error is None else (history.error,)
         self._error_plot.data = (history.age, history.position_95, *errors)
         self._latency_plot.data = (history.age, history.latency)

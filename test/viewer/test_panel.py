@@ -1,0 +1,56 @@
+"""The side panel says what the summary holds, and cannot be broken by names from the network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from siha_ros.viewer.panel import MOST_ROWS, summary_html
+from siha_ros.viewer.scene_state import AgentRow, Summary
+from siha_ros.window.types import Status
+
+HIDDEN = AgentRow("team", "robot_2", Status.HIDDEN, "silent for 4.2 s", since_seen=4.2, position_95=31.6, error=12.34)
+SUMMARY = Summary(
+    silent=0.05,
+    bundle="springs_team",
+    rate=19.8,
+    latency=8.4,
+    agents=7,
+    rows=[HIDDEN],
+    error=12.34,
+    edges_seen=96.4,
+    edges_hidden=None,
+)
+
+
+def test_who_is_hidden_since_when_why_and_how_far_off():
+    text = summary_html(SUMMARY)
+    for piece in ("1 of 7 hidden", "robot_2", "4.2 s", "silent for 4.2 s", "32 cm", "12.3 cm", "96 %", "20 Hz", "8 ms"):
+        assert piece in text, piece
+    assert "of hidden" not in text, "unknown accuracy is not shown"
+
+
+def test_headline_by_situation():
+    assert "All 7 seen" in summary_html(replace(SUMMARY, rows=[]))
+    assert "Waiting for the node" in summary_html(replace(SUMMARY, silent=None, rows=[]))
+    assert "No data for 9 s" in summary_html(replace(SUMMARY, silent=9.2))
+    assert "Warming up" in summary_html(replace(SUMMARY, rows=[replace(HIDDEN, status=Status.WARMING_UP)]))
+    assert "Stream stopped" in summary_html(replace(SUMMARY, rows=[replace(HIDDEN, status=Status.STALE)]))
+
+
+def test_no_error_column_without_truth():
+    assert "error" not in summary_html(replace(SUMMARY, error=None, rows=[replace(HIDDEN, error=None)]))
+
+
+def test_names_and_reasons_are_escaped():
+    text = summary_html(replace(SUMMARY, rows=[replace(HIDDEN, name="<script>x</script>", reason="<img src=x>")]))
+    assert "<script>" not in text
+    assert "<img" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_long_list_is_cut_and_counted():
+    rows = [replace(HIDDEN, name=f"joint_{i}") for i in range(MOST_ROWS + 5)]
+    text = summary_html(replace(SUMMARY, rows=rows))
+    assert f"joint_{MOST_ROWS - 1}" in text
+    assert f"joint_{MOST_ROWS}<" not in text
+    assert "and 5 more" in text
