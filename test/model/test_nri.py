@@ -1,4 +1,4 @@
-"""NRI against a literal version of Kipf et al.'s code (one-hot relations, concatenated pairs, same weights), and by hand."""
+"""NRI against Kipf et al.'s formulation (one-hot relations, concatenated pairs, same weights), and by hand."""
 
 from __future__ import annotations
 
@@ -242,11 +242,11 @@ def test_tied_graph_is_symmetric_and_the_mean_of_both_directions():
 
 def test_message_passing_has_the_gradients_it_claims():
     decoder = make_nri(edge_types=3).decoder
-    x = trajectories(batch=2)[:, :, 0].requires_grad_()
-    edges = graphs(batch=2, types=3).requires_grad_()
+    x = trajectories(batch=1)[:, :, 0].requires_grad_()
+    edges = graphs(batch=1, types=3).requires_grad_()
     assert torch.autograd.gradcheck(decoder, (x, edges))
     layer = PairLinear(FEATURES, 4, 2).double()
-    pairs = torch.randn(2, AGENTS, AGENTS - 1, 2, dtype=torch.float64, requires_grad=True)
+    pairs = torch.randn(1, AGENTS, AGENTS - 1, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(layer, (x, pairs))
 
 
@@ -325,7 +325,7 @@ PAIR = torch.tensor([[[0.0], [1.0], [3.0]], [[0.0], [0.0], [2.0]]]).unsqueeze(0)
 
 
 def test_likelihood_by_hand():
-    """Steps of 1 and 2 and of 0 and 2: (1 + 4 + 0 + 4) / (2 variance) / 2 agents; rolled on from frame 0: 1 + 9 + 0 + 4."""
+    """Steps of 1 and 2 and of 0 and 2: (1 + 4 + 0 + 4) / (2 variance) / 2 agents; from frame 0 on 1 + 9 + 0 + 4."""
     for variance in (0.5, 5e-5):
         loss, parts = standing_nri(3, variance=variance, teacher_forcing=1).elbo_loss(PAIR)
         assert float(parts["nll"]) == pytest.approx(9 / (2 * variance) / 2)
@@ -354,7 +354,7 @@ def test_divergence_by_hand(prior, divergence):
 
 def test_loss_is_per_agent_whatever_the_batch():
     nri = standing_nri(3)
-    assert float(nri.elbo_loss(PAIR.expand(6, -1, -1, -1))[0]) == pytest.approx(float(nri.elbo_loss(PAIR)[0]))
+    assert nri.elbo_loss(PAIR.expand(6, -1, -1, -1))[0].item() == pytest.approx(nri.elbo_loss(PAIR)[0].item())
 
 
 def test_loss_moves_encoder_and_decoder():
@@ -376,12 +376,12 @@ def test_random_starts_weigh_as_the_regular_ones():
 
 
 def test_random_starts_are_unbiased():
-    """The mean over draws is the mean over all starts with room for a whole roll-out, times the roll-outs in a window."""
+    """The mean over draws is that over all starts with room for a whole roll-out, times the roll-outs in a window."""
     nri = standing_nri(9, teacher_forcing=3, variance=0.5)
     x = torch.randn(2, 3, 9, 1)
     costs = [(x[:, :, begin + 1 : begin + 4] - x[:, :, begin : begin + 1]).square().sum() / 6 for begin in range(6)]
     expected = float(torch.stack(costs).mean()) * 8 / 3
-    assert float(nri.elbo_loss(x, 20_000)[1]["nll"]) == pytest.approx(expected, rel=0.02)
+    assert float(nri.elbo_loss(x, 10_000)[1]["nll"]) == pytest.approx(expected, rel=0.02)
 
 
 # Sampling
@@ -397,7 +397,7 @@ def test_samples_have_the_probabilities_of_the_logits():
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_temperature_sets_how_soft_a_sample_is(temperature):
-    """Two types: log odds of a sample are (logit + logistic noise) / temperature: P(z > 0.9) = sigmoid(logit - tau ln 9)."""
+    """Two types: log odds of a sample are (logit + logistic noise) / tau, so P(z > 0.9) = sigmoid(logit - tau ln 9)."""
     nri = NRI(NRIConfig(FRAMES, FEATURES, temperature=temperature))
     z = nri.sample(torch.tensor([0.0, 0.7]).expand(4000, 5, 4, 2))
     assert torch.allclose(z.sum(-1), torch.ones(4000, 5, 4), atol=1e-5)
