@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
-from siha_ros.estimator import Estimator
+from siha_ros.dynamics_roll import DynamicsRoll
+from siha_ros.model.bundle import Bundle, BundleConfig
 from siha_ros.node.parameters import Parameters
 from siha_ros.node.siha_node import window_parameters
 from siha_ros.window.sliding_window import SlidingWindow
@@ -25,18 +26,21 @@ def node_parameters(path: Path) -> Parameters:
     return Parameters.checked(values)
 
 
-def window_factory(estimator: Estimator, parameters: Parameters) -> Callable[[], SlidingWindow]:
+def window_factory(config: BundleConfig, parameters: Parameters) -> Callable[[], SlidingWindow]:
     """Makes windows like the node's own."""
-    config = estimator.bundle.config
     return lambda: SlidingWindow(
         config.dt, config.window, config.dims, config.agent_names or None, window_parameters(parameters)
     )
 
 
-def baseline_methods(estimator: Estimator) -> dict[str, WindowEstimator]:
+def baseline_methods(bundle: Bundle) -> dict[str, WindowEstimator]:
     """Estimators by the name that they have in the report."""
-    horizon = estimator.bundle.config.horizon
-    return {kind.name: kind(horizon=horizon) for kind in (Hold, ConstantVelocity, MeanVisible)}
+    methods: list[Hold | ConstantVelocity | MeanVisible | DynamicsRoll] = [
+        kind(horizon=bundle.config.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)
+    ]
+    if not bundle.config.identified:
+        methods.append(DynamicsRoll(bundle))
+    return {method.name: method for method in methods}
 
 
 def _flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -98,12 +98,12 @@ def _score(
     from siha_ros.demo.scorer import Scorer
     from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS, Score
     from siha_ros.demo.summary import LiveTable
-    from siha_ros.estimator import load_estimator
+    from siha_ros.model.bundle import load_bundle
 
-    estimator = load_estimator(bundle, device="cpu")
+    model = load_bundle(bundle)
     score = Score(BODY_BINS if options.body else TEAM_BINS)
-    methods = baseline_methods(estimator)
-    make_window = window_factory(estimator, node_parameters(config_path("siha.yaml")))
+    methods = baseline_methods(model)
+    make_window = window_factory(model.config, node_parameters(config_path("siha.yaml")))
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = rclpy.create_node(SCORER)
