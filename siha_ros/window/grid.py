@@ -96,7 +96,8 @@ def last_velocity(
     """Velocity at the newest of a few samples: a least-squares line that a single outlier hardly bends.
 
     The samples of the last `span` seconds are used, or the newest `minimum` where those are fewer, none older than
-    `max_age`. Two rounds of Huber weights (threshold twice the median residual) follow the first fit.
+    `max_age`. Two more fits follow the first, in which residuals beyond twice the median one weigh less, by the inverse
+    of their square.
 
     Args:
         stamps: f8[A, N] (s) in any order, NaN where empty.
@@ -118,14 +119,14 @@ def last_velocity(
     usable = age <= reach[:, None] + STAMP_TOLERANCE
     age = np.where(usable, age, 0.0)
     offset = np.where(usable[..., None], positions - positions[row, newest, None], 0.0)
-    middle = (np.maximum(usable.sum(axis=1), 1) - 1) // 2
+    middle = usable.sum(axis=1) // 2
     weight = usable.astype(np.float64)
     slope, intercept = _fit_lines(age, offset, weight)
     for _ in range(2):
         residual = offset - intercept[:, None] - age[..., None] * slope[:, None]
         size = np.where(usable, np.sqrt(np.square(residual).sum(axis=2)), 1e150)
         threshold = 2.0 * (np.sort(size, axis=1)[row, middle] + 1e-9)[:, None]
-        weight = np.where(usable, threshold / np.maximum(size, threshold), 0.0)
+        weight = np.where(usable, np.square(threshold / np.maximum(size, threshold)), 0.0)
         slope, intercept = _fit_lines(age, offset, weight)
     return np.where(filled[row, newest][:, None], -slope, np.nan)
 

@@ -363,7 +363,7 @@ class SlidingWindow:
             absent = np.setdiff1d(np.arange(len(self.names)), index)
             told = np.concatenate([index, absent])
             told_causes = np.concatenate([causes, np.full(len(absent), Cause.MISSING, dtype=np.int8)])
-        hidden, broken = self._visibility.observe(told, stamp, told_causes)
+        hidden, broken = self._visibility.observe(told, stamp, told_causes, self.newest)
         self._hide(hidden)
         self._forget_run(broken)
         if now is not None:

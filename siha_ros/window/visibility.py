@@ -94,6 +94,7 @@ class Visibility:
         shown: bool, the debounced verdict.
         ever_shown: bool, whether it was shown at any time.
         last_message, last_good: f8, newest stamp of any sample and of any believed one (s), NaN when none.
+        last_heard: f8, newest stamp of the group when the agent's last sample came (s), NaN when none.
         run_start, run_last, run_count: the run of good samples of an agent that is not shown (yet).
         bad_count, cause: number of bad samples in a row, and the Cause of the latest or of the hiding.
     """
@@ -104,6 +105,7 @@ class Visibility:
         self.ever_shown = np.zeros(agents, dtype=bool)
         self.last_message = np.full(agents, np.nan)
         self.last_good = np.full(agents, np.nan)
+        self.last_heard = np.full(agents, np.nan)
         self.run_start = np.full(agents, np.nan)
         self.run_last = np.full(agents, np.nan)
         self.run_count = np.zeros(agents, dtype=np.int64)
@@ -135,7 +137,7 @@ class Visibility:
         broken = np.flatnonzero(~self.shown & (self.run_last < limit))
         if len(hidden):
             flagged = self.bad_count[hidden] > 0
-            quiet = self.last_message[hidden] < limit
+            quiet = self.last_heard[hidden] < limit
             cause = np.where(flagged, self.cause[hidden], Cause.LATE)
             self.cause[hidden] = np.where(quiet, Cause.SILENT, cause)
             self.shown[hidden] = False
@@ -143,14 +145,21 @@ class Visibility:
         return hidden, broken
 
     def observe(
-        self, index: NDArray[np.int64], stamp: float, causes: NDArray[np.int8]
+        self, index: NDArray[np.int64], stamp: float, causes: NDArray[np.int8], newest: float
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Take note of one sample of each indexed agent. Samples older than the agent's newest change nothing here.
+        """Take note of one sample of each indexed agent. Samples older than the agent's newest change no verdict.
+
+        Args:
+            index: i8[n] agents.
+            stamp: of the samples (s).
+            causes: i8[n], values of Cause.
+            newest: newest stamp of the group (s).
 
         Returns:
             Indices as those of `silence`.
         """
         p = self.parameters
+        self.last_heard[index] = newest
         in_order = ~(stamp <= self.last_message[index])
         if not in_order.all():
             index, causes = index[in_order], causes[in_order]
