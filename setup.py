@@ -1,6 +1,6 @@
-"""Package for machines with no ROS (a training server, evaluation of recorded bags): `pip install .` gives the command `siha`.
+"""Package for machines with no ROS: `pip install .` gives the command `siha` to train, evaluate and replay.
 
-The ROS 2 package, with messages and node, is built by CMakeLists.txt. Versions that are known to work together: constraints.txt.
+The ROS 2 package, with messages and node, is built by CMakeLists.txt. constraints.txt has versions known to work together.
 """
 
 import xml.etree.ElementTree
@@ -10,6 +10,7 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 VERSION = xml.etree.ElementTree.parse(ROOT / "package.xml").findtext("version")
+SHIPPED = {"siha_ros.bundles": "bundles", "siha_ros.config": "config"}  # trained models and parameter files, as package data
 
 setup(
     name="siha_ros",
@@ -17,9 +18,12 @@ setup(
     description="Live recovery of the hidden members of an interacting team or body",
     license="Apache-2.0",
     python_requires=">=3.10",
-    packages=[*find_packages(include=["siha_ros", "siha_ros.*", "offline_training", "offline_training.*"]), "siha_ros.bundles", "siha_ros.config"],
-    package_dir={"siha_ros.bundles": "bundles", "siha_ros.config": "config"},  # shipped models and parameters become package data
-    package_data={"siha_ros.bundles": ["*/*"], "siha_ros.config": ["*"], "offline_training": ["configs/*.yaml"]},
+    packages=[
+        *find_packages(include=["siha_ros", "siha_ros.*", "offline_training", "offline_training.*"]),
+        *SHIPPED,
+    ],
+    package_dir=SHIPPED,
+    package_data={**{package: ["*", "*/*"] for package in SHIPPED}, "offline_training": ["configs/*.yaml"]},
     install_requires=[
         "torch>=2.4",
         "numpy>=1.26",

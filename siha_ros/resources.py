@@ -1,4 +1,4 @@
-"""Where shipped files lie: trained models (bundles) and parameter files, in a source tree, a pip install or an ament install.
+"""Where shipped models (bundles) and parameter files lie: in a source tree, a pip install or an ament install.
 
 Knows folders only, nothing of what is in them.
 """
@@ -39,7 +39,8 @@ def bundle_path(name_or_path: str | Path) -> Path:
     if given.is_dir():
         raise FileNotFoundError(f"{given} is not a bundle: it holds no bundle.yaml")
     shipped = sorted({path.parent.name for folder in searched for path in folder.glob("*/bundle.yaml")})
-    raise FileNotFoundError(f"no bundle {str(name_or_path)!r}: expected a folder with a bundle.yaml, or one of {', '.join(shipped) or 'none shipped'}")
+    expected = f"a folder with a bundle.yaml, or one of {', '.join(shipped) or 'none shipped'}"
+    raise FileNotFoundError(f"no bundle {str(name_or_path)!r}: expected {expected}")
 
 
 def config_path(name: str) -> Path:
