@@ -61,7 +61,7 @@ class _Baseline:
     def _after(
         self, offset: NDArray[np.float64], velocity: NDArray[np.float64], elapsed: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """f8[n, P] offset from the reference at elapsed f8[n, 1] seconds after the last sample, from those f8[P] then."""
+        """f8[n, P] offset from the reference, elapsed f8[n, 1] seconds after the last sample, from those f8[P] then."""
         raise NotImplementedError
 
     def _deviation(self, age: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -89,15 +89,14 @@ class _Baseline:
                 filled[agent, :start] = reference[:start] + np.stack(inside, axis=-1)
             if start == len(times):
                 continue
-            if np.isnan(last) or (len(seen) and last <= times[seen[-1]]):
-                last, offset, velocity = times[seen[-1]], offsets[agent, seen[-1]], window.last_velocity[agent]
-            else:
-                name = window.names[agent]
-                known = kept.get(name)
-                at = np.array([np.interp(last, times, axis) for axis in reference.T])
-                offset = known[1] if known and known[0] == last else window.last_position[agent] - at
-                internal[name] = (float(last), offset)
-                velocity = window.last_velocity[agent]
+            position = window.last_position[agent]
+            if np.isnan(last):
+                last, position = times[seen[-1]], window.positions[agent, seen[-1]]
+            known = kept.get(window.names[agent])
+            at = np.array([np.interp(last, times, axis) for axis in reference.T])
+            offset = known[1] if known and known[0] == last else position - at
+            internal[window.names[agent]] = (float(last), offset)
+            velocity = window.last_velocity[agent]
             elapsed = np.maximum(times[start:] - last, 0.0)[:, None]
             filled[agent, start:] = reference[start:] + self._after(offset, np.nan_to_num(velocity), elapsed)
         return filled, internal
@@ -196,7 +195,7 @@ def constant_velocity_forecast(
 ) -> Forecast:
     """Every agent goes on from the newest frame at its velocity.
 
-    The velocity is that of its last samples where it is seen in that frame, else the last difference of what was filled.
+    The velocity is that of its last samples if it is seen in that frame, else the last difference of `filled`.
 
     Args:
         window: the window.
