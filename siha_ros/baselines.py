@@ -131,7 +131,7 @@ class MeanVisible(_Baseline):
     """An unseen agent's last offset from the mean of the visible decays to zero. Deviation as Hold's, levelling off.
 
     Args:
-        time_constant: time (s) in which the offset falls to 1/e.
+        time_constant: time (s) in which the offset falls to 1/e; 2 s serves the springs team best over 20 s.
         horizon, seen_deviation, growth: as those of the other baselines.
     """
 

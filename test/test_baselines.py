@@ -203,8 +203,8 @@ def test_a_live_loss_continues_without_a_jump(baseline):
             assert_sound(previous, given, 50)
             newest.append(previous.positions[1, -1])
     speed = np.linalg.norm(np.diff(newest, axis=0), axis=1) * 50
-    # Bridging ends 0.3 s after the loss. Then hold steps back by 0.2 s at 0.5 m/s, and the offset of mean_visible, which
-    # is 1.5 m from the mean of the two others, has decayed for 0.2 s; from there on each goes its own slow way.
+    # Bridging ends 0.3 s after the loss. Then hold steps back by 0.2 s at 0.5 m/s, and the offset of mean_visible,
+    # 1.5 m from the mean of the two others, decayed for 0.2 s; from there on each goes its own slow way.
     assert np.sort(speed)[-2] < 1.0
     step = {Hold: 0.1, ConstantVelocity: 0.02, MeanVisible: 0.1 + 1.5 * (1 - np.exp(-0.1))}[baseline]
     assert np.linalg.norm(np.diff(newest, axis=0), axis=1).max() < step + 0.01
