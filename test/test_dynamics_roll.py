@@ -19,7 +19,7 @@ START = np.random.default_rng(2).normal(size=(10, 2)) * 0.5
 
 
 class ExactSprings(torch.nn.Module):
-    """Steps of DT on normalised positions and backward differences: x' = (2 cos(w DT) - 1) x + DT v, v' = (x' - x) / DT."""
+    """Steps of DT on positions and backward differences: x' = (2 cos(w DT) - 1) x + DT v, v' = (x' - x) / DT."""
 
     def __init__(self):
         super().__init__()

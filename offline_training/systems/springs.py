@@ -13,6 +13,7 @@ not depend on how a set is cut into calls.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numba import njit
@@ -32,6 +33,9 @@ LANES = 32  # trajectories that advance side by side: enough for the inner loops
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _START, _CUT = 0, 1  # purposes that random streams are drawn for
+
+Array: TypeAlias = NDArray[np.float64]
+Stream: TypeAlias = NDArray[np.uint64]  # state of a random stream, one number
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ def _base(seed: int, purpose: int) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _mix(z):
+def _mix(z: np.uint64) -> np.uint64:
     """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -189,19 +193,19 @@ def _mix(z):
 
 
 @njit(cache=True, nogil=True)
-def _uniform(state):
+def _uniform(state: Stream) -> float:
     """Next number in [0, 1) of the stream whose state is state[0]."""
     state[0] += _GOLDEN
     return float(_mix(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
 @njit(cache=True, nogil=True)
-def _open_stream(state, base, index):
+def _open_stream(state: Stream, base: np.uint64, index: int) -> None:
     state[0] = _mix(base + np.uint64(index) * _GOLDEN)
 
 
 @njit(cache=True, nogil=True)
-def _draw_cuts(base, first_index, runs, per_run, last):
+def _draw_cuts(base: np.uint64, first_index: int, runs: int, per_run: int, last: int) -> NDArray[np.int64]:
     """Uniform integers 1 .. last, i8[runs, per_run]."""
     cuts = np.empty((runs, per_run), dtype=np.int64)
     state = np.empty(1, dtype=np.uint64)
@@ -213,7 +217,9 @@ def _draw_cuts(base, first_index, runs, per_run, last):
 
 
 @njit(cache=True, nogil=True)
-def _draw_starts(base, first_index, count, agents, team):
+def _draw_starts(
+    base: np.uint64, first_index: int, count: int, agents: int, team: bool
+) -> tuple[Array, Array, NDArray[np.bool_]]:
     x = np.empty((count, agents, 2))
     v = np.empty((count, agents, 2))
     edges = np.zeros((count, agents, agents), dtype=np.bool_)
@@ -236,14 +242,14 @@ def _draw_starts(base, first_index, count, agents, team):
 
 
 @njit(cache=True, nogil=True)
-def _draw_edges(state, edges):
+def _draw_edges(state: Stream, edges: NDArray[np.bool_]) -> None:
     for i in range(edges.shape[0]):
         for j in range(i):
             edges[i, j] = edges[j, i] = _uniform(state) < EDGE_PROBABILITY
 
 
 @njit(cache=True, nogil=True)
-def _connected(edges):
+def _connected(edges: NDArray[np.bool_]) -> bool:
     agents = edges.shape[0]
     reached = np.zeros(agents, dtype=np.bool_)
     queue = np.empty(agents, dtype=np.int64)
@@ -262,7 +268,7 @@ def _connected(edges):
 
 
 @njit(cache=True, nogil=True)
-def _to_lanes(x, v, edges, first):
+def _to_lanes(x: Array, v: Array, edges: NDArray[np.bool_], first: int) -> tuple[Array, Array, Array]:
     """Runs first .. first + LANES - 1 side by side: x, v [A, 2, LANES], and the velocity change per step and metre [A,
     A, LANES]. Lanes beyond the last run stay at rest."""
     count, agents = x.shape[0], x.shape[1]
@@ -281,7 +287,7 @@ def _to_lanes(x, v, edges, first):
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _advance(x, v, pull, steps):
+def _advance(x: Array, v: Array, pull: Array, steps: int) -> None:
     """Kick, drift and reflect, in place. The innermost loops run over the lanes."""
     agents = x.shape[0]
     for _ in range(steps):
@@ -300,7 +306,14 @@ def _advance(x, v, pull, steps):
 
 
 @njit(cache=True, nogil=True)
-def _integrate(x, v, edges, starts, out_x, out_v):
+def _integrate(
+    x: Array,
+    v: Array,
+    edges: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+    out_x: NDArray[np.float32],
+    out_v: NDArray[np.float32],
+) -> None:
     count, agents = x.shape[0], x.shape[1]
     windows, frames = starts.shape[1], out_x.shape[3]
     for first in range(0, count, LANES):

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rclpy
+from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
@@ -86,7 +87,7 @@ class BodyPublisher:
         self._node, self._lost = node, set(lost)
         self._frames = node.create_publisher(SkeletonFrame, TOPIC, RELIABLE)
         self._truth = node.create_publisher(SkeletonFrame, TRUTH_TOPIC, RELIABLE)
-        self._reset = node.create_client(Trigger, f"{siha}/reset")
+        self._reset: Client[Any, Any] = node.create_client(Trigger, f"{siha}/reset")
 
     def play(self, trial: Trial, until: float, stop: threading.Event) -> None:
         """From the first to the last frame, or until a monotonic time (s)."""

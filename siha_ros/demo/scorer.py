@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Scorer:
         listen(SkeletonFrame, TRUTH_TOPIC, self._on_truth)
         listen(InteractionGraph, TRUTH_GRAPH_TOPIC, self._on_true_graph)
         for agent in agents:
-            listen(PoseStamped, f"/{agent}/pose", lambda message, name=agent: self._on_pose(message, name))
+            listen(PoseStamped, f"/{agent}/pose", partial(self._on_pose, agent))
         if not agents:
             listen(SkeletonFrame, "/skeleton", self._on_skeleton)
         listen(ReconstructedStates, f"{siha}/states", self._on_states)
@@ -148,7 +149,7 @@ class Scorer:
             for j, b in enumerate(message.agents)
         }
 
-    def _on_pose(self, message: PoseStamped, name: str) -> None:
+    def _on_pose(self, name: str, message: PoseStamped) -> None:
         place = message.pose.position
         self._hear(
             _Heard(seconds(message.header.stamp), [name], np.array([[place.x, place.y, place.z]]), np.array([True]))
@@ -198,8 +199,8 @@ class Scorer:
             return
         places = {s.name: (s.pose.position.x, s.pose.position.y, s.pose.position.z) for s in message.agents}
         errors = {"siha": _errors(truth, places)}
-        window = self._window.window() if self._methods else None
-        if self._methods and (window is None or abs(window.times[-1] - stamp) > TOLERANCE):
+        window = self._window.window()
+        if window is None or abs(window.times[-1] - stamp) > TOLERANCE:
             self.unmatched += 1
             return
         for name, method in self._methods.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +89,7 @@ class GraphCount:
     @property
     def swapped(self) -> bool:
         """Whether type 0 means an edge: the one renaming of types that fits all edges together best."""
-        total = sum(self.counts.values())
+        total = np.sum(list(self.counts.values()), axis=0)
         return bool(np.trace(total) < np.trace(total[::-1]))
 
     def accuracy(self, swapped: bool | None = None) -> dict[str, float | None]:
@@ -161,10 +162,10 @@ class Score:
         gaps = gaps[(gaps > 0) & (gaps < 0.5)]
         return float(1 / gaps.mean()) if len(gaps) else 0.0
 
-    def report(self) -> dict[str, object]:
+    def report(self) -> dict[str, Any]:
         """The report of a run, schema 1; numbers are rounded to three decimals."""
         percentiles = np.percentile(self.latencies, (50, 99)) * 1e3 if self.latencies else (None, None)
-        return _rounded(
+        report: dict[str, Any] = _rounded(
             {
                 "schema": 1,
                 "agents": self.agents,
@@ -178,9 +179,10 @@ class Score:
                 "nonfinite": self.nonfinite,
             }
         )
+        return report
 
 
-def _rounded(value: object) -> object:
+def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     return round(float(value), 3) if isinstance(value, (float, np.floating)) else value
