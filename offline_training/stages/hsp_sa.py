@@ -24,7 +24,10 @@ def train_hsp_sa(
     batch: int,
     seed: int = 0,
 ) -> dict[str, float]:
-    """sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen. validation: states ``[n, A, T, D]``."""
+    """Train ``hsp`` on sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen.
+
+    validation: states ``[n, A, T, D]``. Returns the metrics of the best validation.
+    """
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         states = sample(generator)

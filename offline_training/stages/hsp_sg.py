@@ -1,5 +1,8 @@
-"""Stage 3: HSP-sg under a structure cache (section 4.4, Algorithm 1): one graph per training sample, inferred by HSP-sa and NRI at the
-start, kept for a warm-up, then refreshed from HSP-sg's own reconstructions every few epochs."""
+"""Stage 3: HSP-sg under a structure cache (section 4.4, Algorithm 1).
+
+One graph per training sample, inferred by HSP-sa and NRI at the start, kept for a warm-up, then refreshed from HSP-sg's
+own reconstructions every few epochs.
+"""
 
 from __future__ import annotations
 
@@ -60,10 +63,11 @@ def train_hsp_sg(
     rounds: int = 5,
     seed: int = 0,
 ) -> dict[str, float]:
-    """states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``, augmented when a generator is given.
+    """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``.
 
-    The structure cache is filled at the start (and again on resuming), first refreshed after ``warmup_epochs``, then every
-    ``refresh_epochs``. Validation runs the whole refinement, as deployment does.
+    They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
+    ``warmup_epochs``, then every ``refresh_epochs``. It is not part of the checkpoint: on resuming it is filled by
+    HSP-sa and, after the warm-up, refreshed once. Validation runs the whole refinement, as deployment does.
     """
     cache = StructureCache(nri, lambda part: states(part, None), count, visible)
     first, every = (max(1, round(epochs * count / batch)) for epochs in (warmup_epochs, refresh_epochs))
@@ -95,4 +99,6 @@ def train_hsp_sg(
             errors.append(reconstruction_error(refinement(x[:, :visible]).hidden, x[:, visible:]))
         return {"mse": float(torch.cat(errors).mean())}
 
-    return train(name, folder, hsp_sg, loss, validate, schedule, better="mse", seed=seed, batch=batch, each_step=refresh)
+    return train(
+        name, folder, hsp_sg, loss, validate, schedule, better="mse", seed=seed, batch=batch, each_step=refresh
+    )

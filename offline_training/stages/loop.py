@@ -1,7 +1,7 @@
 """The loop that every stage trains in: schedule, averaged weights, validation, checkpoints, logs, resuming.
 
-A stage is a model, a function that computes the loss of a step and one that validates. Everything random of a step comes from a generator
-seeded by (seed, step), so that a run that was killed goes on as if it had not been.
+A stage is a model, a function that computes the loss of a step and one that validates. Everything random of a step
+comes from a generator seeded by (seed, step), so that a run that was killed goes on as if it had not been.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from torch import Tensor, nn
 
 @dataclass
 class Schedule:
-    """steps: optimiser steps. rate: peak learning rate (Adam). weight_decay: L2 of Adam. warmup: share of the steps that the rate rises in;
-    it then falls to zero on a half cosine. clip: gradient norm. average: decay of the weights' running mean, which is what is validated
-    and kept (0 keeps the raw weights). validate_every, checkpoint_seconds: how often. bf16: autocast of the loss."""
+    """How long and how fast a stage learns.
+
+    steps: optimiser steps. rate: peak learning rate (Adam). weight_decay: L2 of Adam. warmup: share of the steps that
+    the rate rises in; it then falls to zero on a half cosine, or stays if ``constant``. clip: gradient norm. average:
+    decay of the weights' running mean, which is what is validated and kept (0 keeps the raw weights). validate_every
+    (steps), checkpoint_seconds: how often. bf16: autocast of the loss.
+    """
 
     steps: int
     rate: float = 5e-4
@@ -55,7 +59,7 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
 
 
 class Averaged:
-    """A copy of a model whose weights follow the original's running mean (bias-corrected at the start); buffers are copied."""
+    """A copy of a model whose weights are a running mean of the original's, faster at the start; buffers are copied."""
 
     def __init__(self, model: nn.Module, decay: float):
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
@@ -63,9 +67,10 @@ class Averaged:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
+        """Follow ``model`` after its step number ``step``."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        mine, theirs = list(self.model.parameters()), [p.detach() for p in model.parameters()]
-        torch._foreach_lerp_(mine, theirs, 1 - decay)
+        mine: list[Tensor] = list(self.model.parameters())
+        torch._foreach_lerp_(mine, [parameter.detach() for parameter in model.parameters()], 1 - decay)
         for buffer, source in zip(self.model.buffers(), model.buffers(), strict=True):
             buffer.copy_(source)
 
@@ -83,7 +88,7 @@ def train(
     batch: int = 1,
     each_step: Callable[[int, nn.Module], None] | None = None,
 ) -> dict[str, float]:
-    """Train ``model`` in place; afterwards it holds the averaged weights of the best validation. Returns the metrics of that validation.
+    """Train ``model`` in place: it ends with the averaged weights of the best validation, whose metrics are returned.
 
     loss(step, generator): loss and parts to log. validate(model): metrics; ``better`` names the one that is minimised.
     batch: samples a step, for the log. each_step(step, averaged model): called before each step (cache refreshes).
@@ -137,17 +142,23 @@ def train(
         last = step + 1 == schedule.steps
         if (step + 1) % schedule.validate_every == 0 or last:
             metrics = validate(average.model)
+            if math.isnan(metrics[better]):
+                raise FloatingPointError(
+                    f"{name}: {better} is NaN at step {step + 1}; lower the rate and start anew in an empty folder"
+                )
             if metrics[better] < state["best"]:
                 state["best"], state["best_metrics"] = metrics[better], metrics
                 state["best_model"] = copy.deepcopy(average.model.state_dict())
             speed = (step + 1) * batch / state["seconds"]
             left = state["seconds"] / (step + 1) * (schedule.steps - step - 1)
-            row = {"stage": name, "step": step + 1, "samples": (step + 1) * batch, "seconds": round(state["seconds"], 1)}
+            row = {"stage": name, "step": step + 1, "samples": (step + 1) * batch}
+            row |= {"seconds": round(state["seconds"], 1)}
             row |= {f"train_{key}": total / max(1, since) for key, total in sums.items()} | metrics
             with log.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             shown = "  ".join(f"{key} {figure:.4g}" for key, figure in metrics.items())
-            print(f"{name} {step + 1}/{schedule.steps}  {shown}  {speed:.0f} samples/s  {left / 60:.1f} min left", flush=True)
+            pace = f"{speed:.0f} samples/s  {left / 60:.1f} min left"
+            print(f"{name} {step + 1}/{schedule.steps}  {shown}  {pace}", flush=True)
             sums, since = {}, 0
         if last or time.monotonic() - saved_at > schedule.checkpoint_seconds:
             save()

@@ -1,4 +1,4 @@
-"""Stage 1: NRI on complete trajectories, by the evidence lower bound. Edge labels are looked at by the validation only."""
+"""Stage 1: NRI on complete trajectories, by the evidence lower bound. Edge labels are seen by the validation only."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages.loop import Schedule, train
+from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.nri import NRI
 from siha_ros.replay.metrics import edge_accuracy
 
@@ -27,9 +28,10 @@ def train_nri(
     starts: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """sample(generator): a batch of states ``[B, A, T, D]``. validation: states ``[n, A, T, D]`` with true edges ``[n, A, A]`` or None.
+    """Train ``nri`` on sample(generator): a batch of states ``[B, A, T, D]``.
 
-    starts: as in :meth:`NRI.elbo_loss`. The model kept is the one with the lowest validation loss, which needs no labels.
+    validation: states ``[n, A, T, D]`` with true edges ``[n, A, A]`` or None. starts: as in :meth:`NRI.elbo_loss`.
+    The model kept is the one with the lowest validation loss, which needs no labels.
     """
 
     def validate(model: nn.Module) -> dict[str, float]:
@@ -58,7 +60,7 @@ def evaluate_nri(nri: NRI, states: Tensor, edges: Tensor | None) -> dict[str, fl
             logits = nri.encoder(x)
             types = torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(x)
             squared.append((nri.predict(x, types) - x[:, :, 1:]).square().flatten(1).mean(1))
-            guesses.append(nri.graph(x).argmax(-1))
+            guesses.append(incoming_to_matrix(types).argmax(-1))
     mse = float(torch.cat(squared).mean())
     frames, features = states.shape[2] - 1, states.shape[3]
     metrics = {"mse": mse, "nll": mse * frames * features / (2 * nri.config.variance)}

@@ -1,1 +1,1 @@
-"""The method of the paper on tensors: NRI, hidden-state predictors, refinement, and the bundle that stores them; no ROS."""
+"""The paper's method on tensors (NRI, hidden-state predictors, refinement) and the bundle that stores it; no ROS."""

@@ -2,11 +2,11 @@
 
 Three layouts occur:
 
-* *matrix* ``[..., A, A, K]``: ``matrix[i, j]`` is the influence of sender ``i`` on receiver ``j``; the diagonal is zero.
-  Everything outside the network code uses it.
+* *matrix* ``[..., A, A, K]``: ``matrix[i, j]`` is the influence of sender ``i`` on receiver ``j``; the diagonal is
+  zero. Everything outside the network code uses it.
 * *flat* ``[..., E, K]`` with ``E = A (A - 1)``: the off-diagonal entries of the matrix in row-major order.
-* *incoming* ``[..., A, A - 1, K]``: for every receiver its senders in ascending order. The networks work in it, since the sum
-  over a receiver's senders is then a plain reduction and no gather is needed for the receiver.
+* *incoming* ``[..., A, A - 1, K]``: for every receiver its senders in ascending order. The networks work in it, since
+  the sum over a receiver's senders is then a plain reduction and no gather is needed for the receiver.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From metres to what a model sees, and back: the inertial frame of a window and the frozen scale of a bundle.
 
-A *team* frame is a translation at constant velocity: the straight line that best fits the centroid of the agents seen in the whole
-window. Springs, charges and robots that interact through relative positions obey the same dynamics in it, wherever the team drifts.
-The *world* frame leaves positions as they are (walls and fields matter there).
+A *team* frame is a translation at constant velocity: the straight line that best fits the centroid of the agents seen
+in the whole window. Springs, charges and robots that interact through relative positions obey the same dynamics in it,
+wherever the team drifts. The *world* frame leaves positions as they are (walls and fields matter there).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def still_frame(like: Tensor, dt: float) -> TeamFrame:
 
 @dataclass(frozen=True)
 class Scale:
-    """Half-ranges that normalise a state: position (m) and velocity (m/s). Frozen in the bundle: they set the scale of every MSE."""
+    """Half-ranges that normalise a state: position (m), velocity (m/s). Frozen: they set the scale of every MSE."""
 
     position: float
     velocity: float
@@ -60,6 +60,9 @@ class Scale:
 
 
 def backward_velocity(positions: Tensor, dt: float) -> Tensor:
-    """``[..., T, P]`` (m) to velocities (m/s): v_t = (x_t - x_{t-1}) / dt, v_0 = v_1. Twin of window.grid.backward_difference on tensors."""
+    """``[..., T, P]`` (m) to velocities (m/s): v_t = (x_t - x_{t-1}) / dt, v_0 = v_1.
+
+    Twin of window.grid.backward_difference on tensors.
+    """
     step = positions.diff(dim=-2) / dt
     return torch.cat([step[..., :1, :], step], -2)

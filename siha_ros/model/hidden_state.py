@@ -1,11 +1,11 @@
 """Hidden-state predictors: the trajectories of hidden agents from those of the visible ones (sections 4.2 and 4.3).
 
-HSP-sa is a Set Transformer without structure; HSP-sg has the same topology and adds ``-alpha_i (1 - A)`` to the attention scores
-of head ``i`` in the encoder (visible-visible block of A), the pooling (mean of both directions between hidden and visible) and
-the decoder (hidden-hidden). Both are one class: HSP-sa is the case without alphas.
+HSP-sa is a Set Transformer without structure; HSP-sg has the same topology and adds ``-alpha_i (1 - A)`` to the
+attention scores of head ``i`` in the encoder (visible-visible block of A), the pooling (mean of both directions between
+hidden and visible) and the decoder (hidden-hidden). Both are one class: HSP-sa is the case without alphas.
 
-Agents are ordered visible first, then hidden, in every matrix here. Trajectories ``[B, agents, T, D]``, structure ``A [B, N, N]``
-is the probability of the interacting edge type.
+Agents are ordered visible first, then hidden, in every matrix here. Trajectories are ``[B, agents, T, D]``; the
+structure A ``[B, N, N]`` is the probability of the interacting edge type.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class HSPConfig:
     frames: T. features: D. hidden: number of output slots. width, heads: of the Set Transformer (paper: 256, 4).
     alphas: one structural strength per head (paper: 0, 1, 5, 1e9); empty for HSP-sa.
     embedding: "mlp" on flattened trajectories or "conv", 1-D convolutions over time.
-    identities: 0 for like agents (unordered slots). Otherwise the number of named agents: slot = identity, each visible agent is told
-        apart by a learned vector, and the hidden ones are named by index in forward.
+    identities: 0 for like agents (unordered slots). Otherwise the number of named agents: slot = identity, each visible
+        agent is told apart by a learned vector, and the hidden ones are named by index in forward.
     """
 
     frames: int
@@ -64,6 +64,7 @@ class TrajectoryConvolution(nn.Module):
         self.out = nn.Linear(2 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
+        """``[B, A, T, D]`` to ``[B, A, width]``."""
         series = x.flatten(0, 1).transpose(1, 2)
         series = F.max_pool1d(F.relu(self.conv1(series)), 2)
         series = F.relu(self.conv2(series))
@@ -73,6 +74,8 @@ class TrajectoryConvolution(nn.Module):
 
 class HiddenStatePredictor(nn.Module):
     """``rFF(SAB(PMA(SAB(SAB(x_vis)))))`` (sections 4.2, 4.3)."""
+
+    alphas: Tensor
 
     def __init__(self, config: HSPConfig):
         super().__init__()
@@ -125,7 +128,8 @@ class HiddenStatePredictor(nn.Module):
 def structural_bias(structure: Tensor, visible: int, alphas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The attention biases ``-alpha_i (1 - A)`` of section 4.3.
 
-    structure ``[B, N, N]``, visible agents first; alphas ``[h]``. The diagonal counts as 1: an agent may always attend to itself.
+    structure ``[B, N, N]``, visible agents first; alphas ``[h]``. The diagonal counts as 1: an agent may always attend
+    to itself.
     Returns float32 ``[B, h, V, V]`` (A_vv), ``[B, h, H, V]`` (A_cross = (A_hv + A_vh^T) / 2), ``[B, h, H, H]`` (A_hh).
     """
     agents = structure.shape[-1]
@@ -145,10 +149,11 @@ def _permutations(slots: int) -> Tensor:
 
 
 def align(predicted: Tensor, target: Tensor) -> Tensor:
-    """Which slot of ``predicted [B, H, ...]`` stands for which hidden agent of ``target [B, H, ...]``: indices ``[B, H]``.
+    """Indices ``[B, H]`` of the slot of ``predicted [B, H, ...]`` that stands for each agent of ``target [B, H, ...]``.
 
-    Minimises the mean squared error of each sample exactly (Hungarian matching, section 4.5): up to five slots by trying every
-    permutation on the tensors, beyond that by scipy. ``take_slots(predicted, indices)`` is then in the order of the target.
+    Minimises the mean squared error of each sample exactly (Hungarian matching, section 4.5): up to five slots by
+    trying every permutation on the tensors, beyond that by scipy. ``take_slots(predicted, indices)`` is then in the
+    order of the target.
     """
     slots = predicted.shape[1]
     with torch.no_grad():
@@ -167,7 +172,7 @@ def take_slots(slots: Tensor, order: Tensor) -> Tensor:
 
 
 def reconstruction_error(predicted: Tensor, target: Tensor, ordered: bool = False) -> Tensor:
-    """Mean squared error of each sample ``[B]`` (equation of section 4.5): aligned first unless slots are ``ordered``."""
+    """Mean squared error of each sample ``[B]`` (section 4.5), after alignment unless slots are ``ordered``."""
     if not ordered:
         predicted = take_slots(predicted, align(predicted, target))
     return (predicted - target).square().flatten(1).mean(-1)

@@ -1,11 +1,11 @@
 """Neural Relational Inference: the interaction graph from trajectories, and the dynamics under that graph.
 
-Encoder and decoder of Kipf et al., "Neural Relational Inference for Interacting Systems" (ICML 2018), as the appendix of the
-SIHA paper uses them. Shapes: trajectories ``[B, A, T, D]``, graphs as edge type probabilities ``[B, A, A, K]`` (sender row,
-receiver column, zero diagonal; see :mod:`siha_ros.model.edges`).
+Encoder and decoder of Kipf et al., "Neural Relational Inference for Interacting Systems" (ICML 2018), as the appendix
+of the SIHA paper uses them. Shapes: trajectories ``[B, A, T, D]``, graphs as edge type probabilities ``[B, A, A, K]``
+(sender row, receiver column, zero diagonal; see :mod:`siha_ros.model.edges`).
 
-Layers on pairs of agents never see a concatenated pair: a linear map of ``[sender, receiver]`` is the sum of one linear map of
-each, so it is computed once per agent and added per pair.
+Layers on pairs of agents never see a concatenated pair: a linear map of ``[sender, receiver]`` is the sum of one linear
+map of each, so it is computed once per agent and added per pair.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ class NRIConfig:
 
     frames: T, length of the encoded history. features: D, state size of an agent. edge_types: K.
     encoder: "mlp" (flattened trajectories) or "conv" (1-D convolutions over time with attentive pooling).
-    difference_gain: 0 for the paper's encoder; otherwise frame differences times this gain go in as further features. Accelerations
-        are some 100 times smaller than velocities in the normalised state, and plain NRI takes hours to find them.
+    difference_gain: 0 for the paper's encoder; otherwise frame differences times this gain go in as further features.
+        Accelerations are some 100 times smaller than velocities in the normalised state, hard to find without.
     encoder_width, decoder_width: hidden sizes (paper: 256). dropout: paper 0.
-    skip_first: type 0 sends no message. tied: both directions of a pair share one probability (springs, charges); paper: False.
-    output_gain: scale of the decoder's last layer at the start; 1 is PyTorch's default. Small steps are a better first guess.
+    skip_first: type 0 sends no message.
+    tied: both directions of a pair share one sample (springs, charges); False in the paper.
+    output_gain: scale of the decoder's last layer at the start; 1 is PyTorch's default. Small steps start better.
     variance: fixed variance of the Gaussian likelihood. temperature, hard: of the Gumbel-Softmax sample.
     teacher_forcing: true states are fed in every so many steps.
     prior: edge type probabilities; None is uniform.
@@ -85,11 +86,12 @@ class BatchNorm(nn.BatchNorm1d):
     """Batch normalisation over all leading axes."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """``[..., F]``, normalised per feature."""
         return super().forward(x.flatten(0, -2)).view_as(x)
 
 
 class MLP(nn.Module):
-    """Two layers with ELU and batch normalisation (Kipf et al., appendix B). ``first`` replaces the first linear layer."""
+    """Two layers with ELU and batch normalisation (Kipf et al., appendix B); ``first`` is the first of them."""
 
     def __init__(self, first: nn.Module, width: int, dropout: float):
         super().__init__()
@@ -101,13 +103,14 @@ class MLP(nn.Module):
         nn.init.constant_(self.second.bias, 0.1)
 
     def forward(self, *inputs: Tensor) -> Tensor:
+        """What ``first`` takes to ``[..., width]``."""
         x = F.elu(self.first(*inputs))
         x = F.dropout(x, self.dropout, self.training)
         return self.norm(F.elu(self.second(x)))
 
 
 class PairConvolution(nn.Module):
-    """Convolutions over time on every ordered pair, pooled by learned attention to one vector a pair (Kipf's CNN encoder)."""
+    """Convolutions over time on every ordered pair, pooled by attention to one vector a pair (Kipf's CNN encoder)."""
 
     def __init__(self, features: int, width: int, dropout: float):
         super().__init__()
@@ -163,10 +166,7 @@ class Encoder(nn.Module):
         if self.config.difference_gain:
             change = F.pad(x.diff(dim=2), (0, 0, 1, 0)) * self.config.difference_gain
             x = torch.cat([x, change], -1)
-        if self.config.encoder == "mlp":
-            pairs = self.pair1(self.embed(x.flatten(2)))
-        else:
-            pairs = self.mix(self.pair1(x))
+        pairs = self.pair1(self.embed(x.flatten(2))) if self.config.encoder == "mlp" else self.mix(self.pair1(x))
         nodes = self.node(pairs.sum(2) / agents)
         logits = self.out(self.pair2(nodes, pairs)).float()
         if self.config.tied:
@@ -176,7 +176,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """One step of the dynamics: messages per edge type, summed at the receiver, added to the state (Kipf et al., eqs. 10-12)."""
+    """One step of the dynamics: messages by edge type, summed at the receiver, move it (Kipf et al., eqs. 10-12)."""
 
     def __init__(self, config: NRIConfig):
         super().__init__()
@@ -189,13 +189,13 @@ class Decoder(nn.Module):
         self.update2 = nn.Linear(width, width)
         self.update3 = nn.Linear(width, config.features)
         with torch.no_grad():
-            self.update3.weight *= config.output_gain
-            self.update3.bias *= config.output_gain
+            self.update3.weight.mul_(config.output_gain)
+            self.update3.bias.mul_(config.output_gain)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
         """States ``[..., A, D]`` and edge types ``[..., A, A - 1, K]`` (receiver, sender) to the states one step on."""
         dropout = self.config.dropout
-        received = 0
+        received = x.new_zeros(())
         for layer, kind in enumerate(self.used):
             message = F.dropout(F.relu(self.message1[layer](x)), dropout, self.training)
             message = F.relu(self.message2[layer](message))
@@ -261,8 +261,8 @@ class NRI(nn.Module):
     def elbo_loss(self, x: Tensor, starts: int | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Negative evidence lower bound per agent of trajectories ``[B, A, T, D]`` (appendix A.1).
 
-        starts: None rolls out from every ``teacher_forcing``-th frame (the paper). A number rolls out from so many random frames
-        instead, and scales the likelihood to the same weight: a cheaper estimate of the same bound.
+        starts: None rolls out from every ``teacher_forcing``-th frame (the paper). A number rolls out from so many
+        random frames instead, and scales the likelihood to the same weight, which is cheaper.
         Returns the loss and its parts (mean squared error, likelihood term, KL term).
         """
         config = self.config

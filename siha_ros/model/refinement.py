@@ -15,7 +15,7 @@ GUIDING_TYPE = 1
 
 @dataclass
 class Refined:
-    """hidden ``[B, H, T, D]``, graph ``[B, N, N, K]`` (visible agents first), rounds done, change of A in the last of them."""
+    """hidden ``[B, H, T, D]``, graph ``[B, N, N, K]`` (visible agents first), rounds, change of A in the last one."""
 
     hidden: Tensor
     graph: Tensor
@@ -35,7 +35,7 @@ class Refinement:
     ) -> Refined:
         """``visible [B, V, T, D]``; names as in :class:`HiddenStatePredictor`.
 
-        Stops early when no entry of A changes by more than ``tolerance`` in a round (0: always all rounds, the paper's way).
+        Stops early when no entry of A changes by more than ``tolerance`` in a round (0: all rounds, the paper's way).
         """
         hidden = self.hsp_sa(visible, names=names)
         graph = self.nri.graph(torch.cat([visible, hidden], 1))

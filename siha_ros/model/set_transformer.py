@@ -1,4 +1,4 @@
-"""Set Transformer blocks (Lee et al., ICML 2019) as the SIHA paper's appendix A.2 writes them, with room for an attention bias.
+"""Set Transformer blocks (Lee et al., ICML 2019) as appendix A.2 of the SIHA paper writes them, with an attention bias.
 
 Sets are ``[B, n, width]``. No block knows of trajectories or graphs.
 """
@@ -29,7 +29,7 @@ class MultiheadAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Queries ``x [B, n, width]``, keys and values ``y [B, m, width]``, ``bias [B, heads, n, m]`` or broadcastable."""
+        """Queries ``x [B, n, width]``, keys and values ``y [B, m, width]``, ``bias [B, heads, n, m]`` or none."""
         query, key, value = (
             part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for part in (self.query(x), self.key(y), self.value(y))
@@ -54,6 +54,7 @@ class MAB(nn.Module):
         self.norm2 = nn.LayerNorm(width)
 
     def forward(self, x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+        """``x [B, n, width]`` attends to ``y [B, m, width]``; bias as in :class:`MultiheadAttention`."""
         hidden = self.norm1(x + self.attention(x, y, bias))
         return self.norm2(hidden + F.relu(self.feedforward(hidden)))
 
@@ -62,6 +63,7 @@ class SAB(MAB):
     """``MAB(X, X)``."""
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        """``x [B, n, width]`` attends to itself."""
         return super().forward(x, x, bias)
 
 

@@ -1,4 +1,4 @@
-"""What an estimate is judged by, in the terms of the paper's tables: edge accuracies by block, errors in centimetres."""
+"""What an estimate is judged by, in the terms of the paper's tables: edge accuracies by block of visible and hidden."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 
 def label_permutation(predicted: NDArray[np.integer], truth: NDArray[np.integer], types: int) -> tuple[int, ...]:
-    """The renaming of predicted edge types that fits a whole test set best: entry k is the true type of predicted type k.
+    """The renaming of predicted edge types that fits a whole test set best: entry k is the true type for predicted k.
 
-    predicted, truth: ``[n, A, A]`` types of all samples; the diagonal is ignored. One renaming for everything, chosen on all edges
-    together: types that training found without labels have no names of their own.
+    predicted, truth: ``[n, A, A]`` types of all samples; the diagonal is ignored. One renaming for everything, chosen
+    on all edges together: types that training found without labels have no names of their own.
     """
     off = ~np.eye(truth.shape[-1], dtype=bool)
     guess, true = predicted[:, off], truth[:, off]
@@ -31,6 +31,5 @@ def edge_accuracy(
     off = ~np.eye(truth.shape[-1], dtype=bool)
     count = hidden[:, None].astype(int) + hidden[None, :]
     blocks = {"acc_vv": count == 0, "acc_vh": count == 1, "acc_hh": count == 2}
-    return {
-        name: float(right[:, block & off].mean() * 100) if (block & off).any() else None for name, block in blocks.items()
-    }
+    entries = {name: right[:, block & off] for name, block in blocks.items()}
+    return {name: float(block.mean() * 100) if block.size else None for name, block in entries.items()}

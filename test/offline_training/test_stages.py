@@ -1,0 +1,300 @@
+"""Training stages: killed and resumed runs, what is kept, schedule of the structure cache, no labels in training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from offline_training.stages import hsp_sg as hsp_sg_stage
+from offline_training.stages import loop
+from offline_training.stages.hsp_sa import train_hsp_sa
+from offline_training.stages.hsp_sg import StructureCache, train_hsp_sg
+from offline_training.stages.loop import Averaged, Schedule, train, write_atomically
+from offline_training.stages.nri import evaluate_nri, train_nri
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, reconstruction_error
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.refinement import Refinement
+
+AGENTS, VISIBLE, FRAMES, FEATURES = 4, 3, 6, 2
+COUNT, BATCH, STEPS = 8, 4, 16
+SCHEDULE = Schedule(STEPS, rate=1e-2, validate_every=5)
+FIRST, EVERY = 6, 4  # first refresh of the structure cache and steps between two: 3 and 2 epochs of two steps
+KEEP_EVERY_STEP, KEEP_NONE = -1.0, 1e9  # seconds between checkpoints
+
+
+def dataset() -> torch.Tensor:
+    """``[COUNT, A, T, D]``; the hidden agent, the last one, is where the visible ones are on average."""
+    states = torch.randn(COUNT, AGENTS, FRAMES, FEATURES, generator=torch.Generator().manual_seed(7))
+    states[:, VISIBLE:] = states[:, :VISIBLE].mean(1, keepdim=True)
+    return states
+
+
+DATA = dataset()
+
+
+def make_nri(seed) -> NRI:
+    torch.manual_seed(seed)
+    return NRI(NRIConfig(FRAMES, FEATURES, encoder_width=8, decoder_width=8, teacher_forcing=3)).eval()
+
+
+def make_hsp(seed, *, guided=False) -> HiddenStatePredictor:
+    torch.manual_seed(seed)
+    alphas = list(PAPER_ALPHAS) if guided else []
+    return HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, AGENTS - VISIBLE, width=8, alphas=alphas)).eval()
+
+
+class Killed(BaseException):
+    pass
+
+
+class Source:
+    """Training samples that note what was asked for, until the run is killed at a given draw."""
+
+    def __init__(self, kill_at=None):
+        self.kill_at, self.indices = kill_at, []
+
+    def states(self, index, generator):
+        if generator is not None:
+            if len(self.indices) == self.kill_at:
+                raise Killed
+            self.indices.append(index)
+        return DATA[index]
+
+    def sample(self, generator):
+        return self.states(torch.randint(0, COUNT, (BATCH,), generator=generator), generator)
+
+
+def run_nri(folder, model_seed, schedule, source, edges=None):
+    nri = make_nri(model_seed)
+    metrics = train_nri("nri", folder, nri, source.sample, DATA, edges, schedule, batch=BATCH, starts=1)
+    return nri, metrics
+
+
+def run_hsp_sa(folder, model_seed, schedule, source):
+    hsp = make_hsp(model_seed)
+    metrics = train_hsp_sa("hsp_sa", folder, hsp, source.sample, DATA, schedule, visible=VISIBLE, batch=BATCH)
+    return hsp, metrics
+
+
+def run_hsp_sg(folder, model_seed, schedule, source):
+    hsp = make_hsp(model_seed, guided=True)
+    metrics = train_hsp_sg(
+        "hsp_sg", folder, hsp, make_hsp(20), make_nri(21), source.states, COUNT, DATA, schedule,
+        visible=VISIBLE, batch=BATCH, warmup_epochs=3, refresh_epochs=2, rounds=2,
+    )  # fmt: skip
+    return hsp, metrics
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
+    mine, theirs = one.state_dict(), other.state_dict()
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in mine)
+
+
+# The loop
+
+
+@pytest.mark.parametrize("run", [run_nri, run_hsp_sa])
+def test_a_run_killed_twice_ends_as_one_that_never_was(run, tmp_path):
+    """Killed in step 7 right after a checkpoint, and in step 13 with the checkpoint of step 7."""
+    whole, metrics = run(tmp_path / "whole", 1, SCHEDULE, Source())
+    for seed, kill_at, seconds in ((1, 7, KEEP_EVERY_STEP), (2, 6, KEEP_NONE)):  # draws are counted from the last start
+        with pytest.raises(Killed):
+            run(tmp_path / "killed", seed, replace(SCHEDULE, checkpoint_seconds=seconds), Source(kill_at))
+    rest = Source()
+    resumed, resumed_metrics = run(tmp_path / "killed", 3, SCHEDULE, rest)
+    assert len(rest.indices) == STEPS - 7
+    assert same_weights(resumed, whole) and resumed_metrics == metrics
+    assert not same_weights(run(tmp_path / "other", 2, SCHEDULE, Source())[0], whole)
+
+
+def test_a_finished_run_is_not_repeated(tmp_path):
+    whole, metrics = run_hsp_sa(tmp_path, 1, SCHEDULE, Source())
+    again, again_metrics = run_hsp_sa(tmp_path, 2, SCHEDULE, Source(kill_at=0))
+    assert same_weights(again, whole) and again_metrics == metrics
+
+
+def test_a_kill_while_the_checkpoint_is_written_leaves_the_last_one(tmp_path, monkeypatch):
+    with pytest.raises(Killed):
+        run_hsp_sa(tmp_path / "killed", 1, replace(SCHEDULE, checkpoint_seconds=KEEP_EVERY_STEP), Source(kill_at=5))
+
+    def half_written(content, path):
+        path.write_bytes(b"PK")
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.torch, "save", half_written)
+        with pytest.raises(Killed):
+            run_hsp_sa(tmp_path / "killed", 2, replace(SCHEDULE, checkpoint_seconds=KEEP_EVERY_STEP), Source())
+    resumed, _ = run_hsp_sa(tmp_path / "killed", 3, SCHEDULE, Source())
+    assert same_weights(resumed, run_hsp_sa(tmp_path / "whole", 1, SCHEDULE, Source())[0])
+
+
+def test_atomic_write_replaces_whole_files_only(tmp_path):
+    path = tmp_path / "file"
+    write_atomically(path, lambda beside: beside.write_text("old"))
+
+    def fails(beside):
+        beside.write_text("ne")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, fails)
+    assert path.read_text() == "old"
+    write_atomically(path, lambda beside: beside.write_text("new"))
+    assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
+
+
+def train_scripted(folder, scores, **options):
+    """Steps that move one weight by about 1, each validated with the next score; validated weights are noted."""
+    model, seen = nn.Linear(1, 1, bias=False), []
+    nn.init.zeros_(model.weight)
+
+    def validate(averaged):
+        seen.append(float(averaged.weight))
+        return {"score": scores[len(seen) - 1]}
+
+    schedule = Schedule(len(scores), rate=1.0, warmup=0, constant=True, validate_every=1, bf16=False, **options)
+    metrics = train(
+        "toy", folder, model, lambda step, generator: (model.weight.sum(), {}), validate, schedule, better="score"
+    )
+    return float(model.weight.detach()), seen, metrics
+
+
+def test_the_best_validation_is_kept(tmp_path):
+    weight, seen, metrics = train_scripted(tmp_path, [3.0, 1.0, 2.0, 1.0, 5.0], average=0.0)
+    assert seen == pytest.approx([-1, -2, -3, -4, -5], abs=1e-3)
+    assert weight == seen[1] and metrics == {"score": 1.0}
+    rows = [json.loads(line) for line in (tmp_path / "toy.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+    assert [row["score"] for row in rows] == [3, 1, 2, 1, 5]
+
+
+def test_a_run_that_diverged_says_so(tmp_path):
+    with pytest.raises(FloatingPointError, match="toy: score is NaN at step 2"):
+        train_scripted(tmp_path, [3.0, float("nan"), 2.0])
+
+
+def test_averaged_weights_by_hand():
+    """Decay (1 + step) / (10 + step) at first: 0.1 old and 0.9 new, then 2/11 and 9/11; later the decay given."""
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.BatchNorm1d(1, affine=False))
+    nn.init.zeros_(model[0].weight)
+    average = Averaged(model, 0.999)
+    for step, (value, expected) in enumerate([(10.0, 9.0), (20.0, 9 * 2 / 11 + 20 * 9 / 11)]):
+        nn.init.constant_(model[0].weight, value)
+        nn.init.constant_(model[1].running_mean, value)
+        average.update(model, step)
+        assert float(average.model[0].weight) == pytest.approx(expected)
+        assert float(average.model[1].running_mean) == value  # statistics are copied
+    before = float(average.model[0].weight)
+    average.update(model, 100_000)
+    assert float(average.model[0].weight) == pytest.approx(0.999 * before + 0.001 * 20)
+
+
+def test_learning_rate_by_hand():
+    schedule = Schedule(110, rate=2.0, warmup=10 / 110)
+    rates = [schedule.rate_at(step) for step in (0, 4, 9, 10, 60, 110)]
+    assert rates == pytest.approx([0.2, 1.0, 2.0, 2.0, 1.0, 0.0])
+    assert replace(schedule, constant=True).rate_at(77) == 2.0
+
+
+# NRI and HSP-sa
+
+
+def test_nri_does_not_learn_from_labels(tmp_path):
+    edges = (torch.rand(COUNT, AGENTS, AGENTS, generator=torch.Generator().manual_seed(9)) < 0.5).bool()
+    labelled, metrics = run_nri(tmp_path / "labelled", 1, SCHEDULE, Source(), edges)
+    scrambled, other_metrics = run_nri(tmp_path / "scrambled", 1, SCHEDULE, Source(), edges.flip(0).logical_not())
+    unlabelled, bare_metrics = run_nri(tmp_path / "unlabelled", 1, SCHEDULE, Source())
+    assert same_weights(labelled, scrambled) and same_weights(labelled, unlabelled)
+    assert metrics["nll"] == other_metrics["nll"] == bare_metrics["nll"]
+    assert "accuracy" in metrics and "accuracy" not in bare_metrics
+
+
+def test_evaluation_of_nri_by_hand():
+    """Agents move one unit a frame, the model expects them to stand: squared error 1 in each of two frames."""
+    config = NRIConfig(3, 1, output_gain=0.0, variance=0.5, teacher_forcing=1, encoder_width=4, decoder_width=4)
+    nri = NRI(config).eval()
+    x = torch.arange(3.0).view(1, 1, 3, 1).expand(2, 3, 3, 1)
+    truth = nri.graph(x).argmax(-1)
+    assert evaluate_nri(nri, x, None) == pytest.approx({"mse": 1.0, "nll": 2.0})  # two frames, 1 / (2 variance)
+    truth[0, 0, 1] = 1 - truth[0, 0, 1]
+    assert evaluate_nri(nri, x, truth)["accuracy"] == pytest.approx(100 * 11 / 12)
+
+
+def test_hsp_sa_learns_what_can_be_known(tmp_path):
+    hsp, metrics = run_hsp_sa(tmp_path, 1, replace(SCHEDULE, steps=60), Source())
+    with torch.no_grad():
+        untrained = float(reconstruction_error(make_hsp(1)(DATA[:, :VISIBLE]), DATA[:, VISIBLE:]).mean())
+        trained = float(reconstruction_error(hsp(DATA[:, :VISIBLE]), DATA[:, VISIBLE:]).mean())
+    assert trained == pytest.approx(metrics["mse"]) and trained < 0.7 * untrained
+
+
+# HSP-sg and its structure cache
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """When the cache was filled, with whom, and what it then held; and the structures that each training step got."""
+    notes = {"fills": [], "guides": [], "source": Source()}
+    fill = StructureCache.fill
+
+    def spy(cache, hsp):
+        with torch.no_grad():
+            visible, guided = DATA[:, :VISIBLE], bool(hsp.config.alphas)
+            hidden = hsp(visible, cache.structure.float()) if guided else hsp(visible)
+            expected = cache.nri.graph(torch.cat([visible, hidden], 1))[..., 1]
+        fill(cache, hsp)
+        notes["fills"].append((len(notes["guides"]), "sg" if guided else "sa"))
+        notes.setdefault("held", []).append(cache.structure.float())
+        assert torch.allclose(cache.structure.float(), expected, atol=0.02)  # bfloat16 inside
+
+    def note(module, args):
+        if module.training and module.config.alphas:
+            notes["guides"].append(args[1])
+
+    monkeypatch.setattr(StructureCache, "fill", spy)
+    monkeypatch.setattr(hsp_sg_stage, "CHUNK", 3)
+    handle = nn.modules.module.register_module_forward_pre_hook(
+        lambda module, args: note(module, args) if isinstance(module, HiddenStatePredictor) else None
+    )
+    yield notes
+    handle.remove()
+
+
+def test_structure_cache_is_filled_frozen_and_refreshed(spied, tmp_path):
+    """By HSP-sa before the first step, by HSP-sg after the warm-up and then every few epochs; kept in between."""
+    run_hsp_sg(tmp_path, 1, SCHEDULE, spied["source"])
+    assert spied["fills"] == [(0, "sa"), (FIRST, "sg"), (FIRST + EVERY, "sg"), (FIRST + 2 * EVERY, "sg")]
+    assert len(spied["guides"]) == STEPS
+    for step, (guide, index) in enumerate(zip(spied["guides"], spied["source"].indices, strict=True)):
+        held = spied["held"][0 if step < FIRST else 1 + (step - FIRST) // EVERY]
+        assert torch.equal(guide, held[index])
+    assert not torch.equal(spied["held"][0], spied["held"][1])
+
+
+@pytest.mark.parametrize("kill_at", [3, FIRST])
+def test_hsp_sg_killed_in_the_warm_up_ends_as_if_it_had_not_been(kill_at, tmp_path):
+    whole, metrics = run_hsp_sg(tmp_path / "whole", 1, SCHEDULE, Source())
+    with pytest.raises(Killed):
+        run_hsp_sg(tmp_path / "killed", 1, replace(SCHEDULE, checkpoint_seconds=KEEP_EVERY_STEP), Source(kill_at))
+    resumed, resumed_metrics = run_hsp_sg(tmp_path / "killed", 2, SCHEDULE, Source())
+    assert same_weights(resumed, whole) and resumed_metrics == metrics
+
+
+def test_hsp_sg_killed_later_builds_its_cache_anew(spied, tmp_path):
+    """Guess of HSP-sa, refreshed once by the averaged HSP-sg of the checkpoint; then the schedule goes on."""
+    with pytest.raises(Killed):
+        run_hsp_sg(tmp_path, 1, replace(SCHEDULE, checkpoint_seconds=KEEP_EVERY_STEP), Source(kill_at=8))
+    spied["fills"].clear()
+    run_hsp_sg(tmp_path, 2, SCHEDULE, Source())
+    assert spied["fills"] == [(8, "sa"), (8, "sg"), (FIRST + EVERY, "sg"), (FIRST + 2 * EVERY, "sg")]
+
+
+def test_validation_of_hsp_sg_runs_the_whole_refinement(tmp_path):
+    hsp, metrics = run_hsp_sg(tmp_path, 1, SCHEDULE, Source())
+    refined = Refinement(make_hsp(20), hsp, make_nri(21), rounds=2)(DATA[:, :VISIBLE])
+    assert metrics["mse"] == pytest.approx(float(reconstruction_error(refined.hidden, DATA[:, VISIBLE:]).mean()))
