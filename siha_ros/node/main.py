@@ -36,7 +36,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> int:
         node = SihaNode(loader)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        if node.get_parameter("autostart").value is True:
+        if node.get_parameter("autostart").value is not False:  # a value of a wrong type is said by configure
             node.start()
         executor.spin()
     except (Stop, ExternalShutdownException):

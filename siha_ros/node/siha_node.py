@@ -351,7 +351,7 @@ class SihaNode(LifecycleNode):
                 self._warn_once("clock", "use_sim_time is true and nothing is published on /clock")
         else:
             self._warnings.pop("clock", None)
-        session, name = self._session, self.get_name()
+        session, name = self._session, self.get_fully_qualified_name()
         values: dict[str, object] = {}
         if self._estimator is not None:
             values |= {"device": self._device, "bundle": self._estimator.bundle.config.name, "input": self._template}

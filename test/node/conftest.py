@@ -36,16 +36,14 @@ def start(peer, tmp_path):
 
 
 @pytest.fixture
-def team(peer):
-    """Makes publishing teams: `team(["r1", "r2"])`."""
-    from harness import Team
-
+def play(peer):
+    """Starts players, which end with the test: `play(Team, ["r1", "r2"])`."""
     running = []
 
-    def make(names, **options):
-        running.append(Team(peer, names, **options))
+    def make(player, *arguments, **options):
+        running.append(player(peer, *arguments, **options))
         return running[-1]
 
     yield make
-    for publishing in running:
-        publishing.close()
+    for player in running:
+        player.close()

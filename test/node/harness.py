@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import signal
@@ -10,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
-from siha_ros.msg import ReconstructedStates
+from siha_ros.msg import ReconstructedStates, SkeletonFrame
 from std_srvs.srv import Trigger
 
 HOLD_NODE = Path(__file__).with_name("hold_node.py")
 TRANSITIONS = {"configure": 1, "cleanup": 2, "activate": 3, "deactivate": 4}
+_numbers = itertools.count()
 START = 1000.0  # s: stamps begin here, so that wall time is never taken for stream time
 
 
@@ -64,7 +65,6 @@ class Peer:
         self._executor.add_node(self.node)
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
-        self.heard: dict[str, list[tuple[float, Any]]] = defaultdict(list)
 
     def _spin(self) -> None:
         with contextlib.suppress(ExternalShutdownException):
@@ -76,35 +76,46 @@ class Peer:
         self.node.destroy_node()
         self.context.try_shutdown()
 
+    def run(self, action: Callable[[], Any]) -> Any:
+        """The result of an action in the spinning thread: entities must not be destroyed while another thread waits on them."""
+        task = self._executor.create_task(action)
+        wait_until(task.done, 5.0, "the peer's executor")
+        return task.result()
+
     def listen(self, topic: str, kind: type) -> list[tuple[float, Any]]:
         """The list, growing, of (monotonic time, message) heard on a topic."""
-        heard = self.heard[topic]
-        self.node.create_subscription(kind, topic, lambda message: heard.append((time.monotonic(), message)), 100)
+        heard: list[tuple[float, Any]] = []
+        self.run(
+            lambda: self.node.create_subscription(
+                kind, topic, lambda message: heard.append((time.monotonic(), message)), 100
+            )
+        )
         return heard
 
-    def call(self, kind: type, service: str, request: Any, timeout: float = 10.0) -> Any:
-        client = self.node.create_client(kind, service)
+    def call(self, kind: type, service: str, request: Any, timeout: float = 15.0) -> Any:
+        """The answer of a service."""
+        client = self.run(lambda: self.node.create_client(kind, service))
         try:
             wait_until(client.service_is_ready, timeout, f"service {service}")
             future = client.call_async(request)
             return wait_until(lambda: future.done() and future.result(), timeout, f"answer of {service}")
         finally:
-            self.node.destroy_client(client)
+            self.run(lambda: self.node.destroy_client(client))
 
 
 class NodeProcess:
-    """The node under test. `bundle` is a folder made on the spot, whose name chooses what hold_node.py does."""
+    """The node under test, in a namespace of its own. `bundle` is a folder made on the spot, whose name chooses what hold_node.py does."""
 
     def __init__(
         self,
         folder: Path,
         peer: Peer,
         bundle: str = "team",
-        script: Path = HOLD_NODE,
+        command: tuple[str, ...] = (str(HOLD_NODE),),
         wait: bool = True,
         **parameters: Any,
     ) -> None:
-        self.peer = peer
+        self.peer, self.namespace = peer, f"/n{next(_numbers)}"
         (folder / bundle).mkdir(exist_ok=True)
         (folder / bundle / "bundle.yaml").touch()
         values = {"bundle": str(folder / bundle)} | {
@@ -112,24 +123,34 @@ class NodeProcess:
         }
         file = folder / "parameters.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": values}}))
-        self._log = folder / "log"
+        self._log, self._read = folder / "log", 0
         self._process = subprocess.Popen(
-            [sys.executable, str(script), "--ros-args", "--params-file", str(file)],
+            [sys.executable, *command, "--ros-args", "--params-file", str(file), "-r", f"__ns:={self.namespace}"],
             stdout=self._log.open("w"),
             stderr=subprocess.STDOUT,
             cwd=Path(__file__).parents[2],
         )
-        self.states = peer.listen("/siha/states", ReconstructedStates)
+        self.states = self.listen("states", ReconstructedStates)
         self.diagnostics = peer.listen("/diagnostics", DiagnosticArray)
         if wait:
             self.wait_state("active" if values.get("autostart", True) else "unconfigured")
 
     # What it says
 
+    def listen(self, topic: str, kind: type) -> list[tuple[float, Any]]:
+        """The list, growing, of (monotonic time, message) heard on one of the node's own topics."""
+        return self.peer.listen(f"{self.namespace}/siha/{topic}", kind)
+
     @property
     def log(self) -> str:
-        """Everything that it has printed."""
-        return self._log.read_text()
+        """What it has printed since the last `forget`."""
+        return self._log.read_text()[self._read :]
+
+    def forget(self) -> None:
+        """Look only at what comes from here on: log, states, diagnostics."""
+        self._read += len(self.log)
+        self.states.clear()
+        self.diagnostics.clear()
 
     def lines(self, text: str) -> list[str]:
         """Log lines that contain a text."""
@@ -148,7 +169,7 @@ class NodeProcess:
         """Level (as text), message and values of the newest diagnostic status "siha: <part>"."""
         for _, array in reversed(self.diagnostics):
             for status in array.status:
-                if status.name == f"siha: {part}":
+                if status.name == f"{self.namespace}/siha: {part}":
                     return {"level": str(status.level[0]), "message": status.message} | {
                         pair.key: pair.value for pair in status.values
                     }
@@ -159,10 +180,10 @@ class NodeProcess:
     def change(self, transition: str) -> bool:
         request = ChangeState.Request()
         request.transition.id = TRANSITIONS[transition]
-        return self.peer.call(ChangeState, "/siha/change_state", request).success
+        return self.peer.call(ChangeState, f"{self.namespace}/siha/change_state", request).success
 
     def state(self) -> str:
-        return self.peer.call(GetState, "/siha/get_state", GetState.Request()).current_state.label
+        return self.peer.call(GetState, f"{self.namespace}/siha/get_state", GetState.Request()).current_state.label
 
     def wait_state(self, label: str, timeout: float = 15.0) -> None:
         wait_until(lambda: self.state() == label, timeout, f"state {label}; log:\n{self.log}")
@@ -170,10 +191,10 @@ class NodeProcess:
     def set(self, name: str, value: Any) -> Any:
         """The SetParametersResult of setting one parameter."""
         request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
-        return self.peer.call(SetParameters, "/siha/set_parameters", request).results[0]
+        return self.peer.call(SetParameters, f"{self.namespace}/siha/set_parameters", request).results[0]
 
     def reset(self) -> Any:
-        return self.peer.call(Trigger, "/siha/reset", Trigger.Request())
+        return self.peer.call(Trigger, f"{self.namespace}/siha/reset", Trigger.Request())
 
     def stop(self, number: int = signal.SIGINT, timeout: float = 5.0) -> tuple[int, float]:
         """Exit code and seconds taken after a signal."""
@@ -192,56 +213,87 @@ class NodeProcess:
             self._process.wait()
 
 
-class Team:
-    """Publishes PoseStamped of agents that walk on circles of 1 m, in a thread, 50 Hz in real time.
+class Player:
+    """Calls `publish(moment)` in a thread, `rate` times a second, with stream times from START on.
 
-    Agent i at stamp t is at (3 i + cos t, sin t, i). `silent` agents are left out; `edit(name, message)` may change a
-    message or return None to drop it; `shift` is added to stamps; `pause` stops all.
+    `shift` is added to stamps, `pause` stops all; `now` is the newest stream time, without the shift.
     """
 
-    def __init__(
-        self, peer: Peer, names: list[str], rate: float = 50.0, qos: QoSProfile | int = 10, kind: type = PoseStamped
-    ) -> None:
-        self.names, self._rate, self._peer, self._kind = names, rate, peer, kind
-        self.publishers = {name: peer.node.create_publisher(kind, f"/{name}/pose", qos) for name in names}
-        self.silent: set[str] = set()
-        self.edit: Callable[[str, Any], Any] = lambda name, message: message
-        self.shift, self.pause, self.now = 0.0, False, START
+    def __init__(self, peer: Peer, rate: float) -> None:
+        self.peer, self.rate = peer, rate
+        self.shift, self.pause, self.now, self.sent = 0.0, False, START, 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    @staticmethod
-    def position(index: int, moment: float) -> tuple[float, float, float]:
-        return 3.0 * index + math.cos(moment), math.sin(moment), float(index)
-
-    def message(self, index: int, moment: float) -> Any:
-        """The message of one agent at a stream time."""
-        message = self._kind()
-        message.header.stamp, message.header.frame_id = stamp(moment + self.shift), "world"
-        pose = message.pose if self._kind is PoseStamped else message.pose.pose
-        pose.position.x, pose.position.y, pose.position.z = self.position(index, moment)
-        return message
+    def publish(self, moment: float) -> None:
+        raise NotImplementedError
 
     def _run(self) -> None:
         begin, tick = time.monotonic(), 0
         while not self._stopping:
             tick += 1
-            time.sleep(max(0.0, begin + tick / self._rate - time.monotonic()))
-            if self.pause:
-                continue
-            self.now += 1 / self._rate
-            for index, name in enumerate(self.names):
-                if name not in self.silent:
-                    message = self.edit(name, self.message(index, self.now))
-                    if message is not None:
-                        self.publishers[name].publish(message)
+            time.sleep(max(0.0, begin + tick / self.rate - time.monotonic()))
+            if not self.pause:
+                self.now += 1 / self.rate
+                self.publish(self.now)
+                self.sent += 1
 
     def close(self) -> None:
         self._stopping = True
         self._thread.join(2.0)
-        for publisher in self.publishers.values():
-            self._peer.node.destroy_publisher(publisher)
+
+
+class Team(Player):
+    """Agents that walk on circles of 1 m, agent i at (3 i + cos t, sin t, i) at the stream time t, each on /<name>/pose.
+
+    `silent` agents are left out; `edit(name, message)` may change a message or return None to drop it.
+    """
+
+    def __init__(
+        self, peer: Peer, names: list[str], kind: type = PoseStamped, rate: float = 50.0, qos: dict[str, QoSProfile] | None = None
+    ) -> None:
+        self.names, self.kind = names, kind
+        self.publishers = {name: peer.node.create_publisher(kind, f"/{name}/pose", (qos or {}).get(name, 10)) for name in names}
+        self.silent: set[str] = set()
+        self.edit: Callable[[str, Any], Any] = lambda name, message: message
+        super().__init__(peer, rate)
+
+    @staticmethod
+    def position(index: int, moment: float) -> tuple[float, float, float]:
+        return 3.0 * index + math.cos(moment), math.sin(moment), float(index)
+
+    def publish(self, moment: float) -> None:
+        for index, name in enumerate(self.names):
+            message = self.kind()
+            message.header.stamp, message.header.frame_id = stamp(moment + self.shift), "world"
+            pose = message.pose if self.kind is PoseStamped else message.pose.pose
+            pose.position.x, pose.position.y, pose.position.z = self.position(index, moment)
+            if name not in self.silent and (message := self.edit(name, message)) is not None:
+                self.publishers[name].publish(message)
+
+    def close(self) -> None:
+        super().close()
+        self.peer.run(lambda: [self.peer.node.destroy_publisher(publisher) for publisher in self.publishers.values()])
+
+
+class Body(Player):
+    """A SkeletonFrame of the joints j0, j1, ... on /skeleton: joint i at (cos t, i / 10, 1). `lost` joints are not tracked."""
+
+    def __init__(self, peer: Peer, joints: list[str], rate: float = 120.0) -> None:
+        self.joints, self.lost = joints, set()
+        self.publisher = peer.node.create_publisher(SkeletonFrame, "/skeleton", 10)
+        super().__init__(peer, rate)
+
+    def publish(self, moment: float) -> None:
+        frame = SkeletonFrame(group="ann", joints=self.joints, tracked=[joint not in self.lost for joint in self.joints])
+        frame.header.stamp, frame.header.frame_id = stamp(moment + self.shift), "world"
+        frame.positions = [value for index in range(len(self.joints)) for value in (math.cos(moment), index / 10, 1.0)]
+        self.publisher.publish(frame)
+
+    def close(self) -> None:
+        super().close()
+        self.peer.run(lambda: self.peer.node.destroy_publisher(self.publisher))
 
 
 def choose_domain() -> None:

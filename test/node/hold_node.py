@@ -2,7 +2,7 @@
 
 Run by the harness as a process of its own. The folder name of the bundle chooses the kind: `team` (any names, planar, a
 window of 1 s) or `body` (joints j0 to j30, a window of 0.25 s). `slow` in the name makes every estimate take 0.3 s,
-`broken` makes every third one fail.
+`broken` makes every third one fail, `loading` makes configure take 10 s.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class HoldEstimator:
     """Hold behind the interface of a loaded bundle."""
 
     def __init__(self, path: Path) -> None:
+        if "loading" in path.name:
+            print("loading", flush=True)
+            time.sleep(10.0)
         body = "body" in path.name
         config = SimpleNamespace(
             name=path.name,
