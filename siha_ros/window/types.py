@@ -34,8 +34,8 @@ class Window:
         times: f8[T] grid times (s), equally spaced, newest last.
         positions: f8[A, T, P] (m), NaN where not observed.
         velocities: f8[A, T, P] (m/s) as measured by the source, NaN where not measured.
-        observed: bool[A, T], true where there is a position: seen, interpolated over a short gap, or extrapolated in the
-            newest frames of a bridged agent.
+        observed: bool[A, T], true where there is a position: seen, interpolated over a short gap, or extrapolated in
+            the newest frames of a bridged agent.
         confidence: f4[A, T] in 0..1, 0 where not observed, falling with time where extrapolated.
         status: int8[A], values of Status: UNKNOWN before anything is known of an agent, WARMING_UP while it is seen but
             not for long enough, VISIBLE, BRIDGED where its newest frames are extrapolated, HIDDEN, and STALE while the
