@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
+import socket
 import time
 from dataclasses import replace
 from typing import Any
@@ -18,6 +20,7 @@ from siha_ros.viewer.scene_state import HISTORY_SECONDS, SceneState
 from siha_ros.window.types import Status
 
 EVERYONE = "all agents"
+PORTS_TRIED = 100
 PANEL_PERIOD = 0.25  # s
 PLOT_PERIOD = 0.5  # s
 HIDDEN = STATUS_COLOURS[Status.HIDDEN]
@@ -37,10 +40,11 @@ class BrowserView:
         """Serve on `host` and `port`, or on the next free port; `url` says which.
 
         Raises:
-            OSError: the host is not one of this machine's.
+            OSError: as free_port.
         """
         self._state = state
-        with contextlib.redirect_stdout(io.StringIO()):  # viser prints a banner of its own
+        port = free_port(host, port)
+        with _silenced():  # viser prints a banner of its own
             self._server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self._server.get_port()}"
         self._view = View()
@@ -53,7 +57,8 @@ class BrowserView:
 
     def stop(self) -> None:
         """Close the server and all connections."""
-        self._server.stop()
+        with _silenced():
+            self._server.stop()
 
     def update(self) -> None:
         """Draw the newest state; does nothing while no browser is connected."""
@@ -242,6 +247,32 @@ class BrowserView:
         self._error_plot.data = (history.age, history.position_95, *errors)
         self._latency_plot.data = (history.age, history.latency)
         self._error_plot.visible = self._latency_plot.visible = True
+
+
+def free_port(host: str, port: int) -> int:
+    """The first free port of `host` from `port` on.
+
+    Raises:
+        OSError: one line: the host is not one of this machine's, or the ports may not or cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in range(port, min(port + PORTS_TRIED, 65536)):
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, candidate))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+                raise OSError(
+                    f"cannot serve on {host}:{candidate} ({error.strerror}); see --host and --port"
+                ) from error
+        return candidate
+    raise OSError(f"no free port on {host} from {port} on; choose another one with --port")
+
+
+def _silenced() -> contextlib.redirect_stdout[io.StringIO]:
+    return contextlib.redirect_stdout(io.StringIO())
 
 
 class _BallLayer:

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 ARTEFACTS = Path(os.environ.get("SIHA_TEST_ARTEFACTS", ROOT / "build" / "test_artefacts"))
 NAMES = ["robot_0", "robot_1", "robot_2"]
 LOST = 2
+CLOSE_NOTE_ON_SOFTWARE_RENDERING = "document.querySelector('.mantine-Notification-closeButton')?.click()"
 START_TIMEOUT = 60.0  # s
 
 
@@ -180,17 +181,14 @@ def test_a_browser_sees_an_agent_become_hidden(view, free_port):
     finally:
         team.close()
     code, output = viewer.end(signal.SIGTERM)
-    assert code == 0, output
-    assert "Traceback" not in output
+    assert (code, output) == (0, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_it_with_exit_code_0(view, free_port, number):
     viewer = view("--port", str(free_port), "--ros-args", "-r", "__node:=watcher")
     viewer.url()
-    code, output = viewer.end(number)
-    assert code == 0, output
-    assert "Traceback" not in output
+    assert viewer.end(number) == (0, "")
 
 
 def test_it_serves_on_loopback_only_and_takes_the_next_port(view, free_port):
@@ -211,7 +209,8 @@ def test_it_serves_on_loopback_only_and_takes_the_next_port(view, free_port):
     [
         (["--rate", "0"], "--rate 0: expected"),
         (["--bones", "nowhere.yaml"], "bones file nowhere.yaml"),
-        (["--host", "192.0.2.1"], "siha view: "),
+        (["--host", "192.0.2.1"], "siha view: cannot serve on 192.0.2.1:8080"),
+        (["--port", "70000"], "siha view: no free port"),
     ],
 )
 def test_a_wrong_option_is_one_line(view, options, message):
