@@ -129,12 +129,13 @@ def structural_bias(structure: Tensor, visible: int, alphas: Tensor) -> tuple[Te
     """The attention biases ``-alpha_i (1 - A)`` of section 4.3.
 
     structure ``[B, N, N]``, visible agents first; alphas ``[h]``. The diagonal counts as 1: an agent may always attend
-    to itself.
+    to itself. A is rounded to half precision, as the structure cache of training holds it: an edge that is sure to 2e-4
+    counts as 1, or a head with alpha 1e9 would see other edges at run time than it was trained with.
     Returns float32 ``[B, h, V, V]`` (A_vv), ``[B, h, H, V]`` (A_cross = (A_hv + A_vh^T) / 2), ``[B, h, H, H]`` (A_hh).
     """
     agents = structure.shape[-1]
     eye = torch.eye(agents, dtype=torch.bool, device=structure.device)
-    structure = structure.float().masked_fill(eye, 1.0)
+    structure = structure.half().float().masked_fill(eye, 1.0)
     cross = (structure[:, visible:, :visible] + structure[:, :visible, visible:].transpose(1, 2)) / 2
     scale = -alphas.float()[:, None, None]
     blocks = structure[:, :visible, :visible], cross, structure[:, visible:, visible:]
