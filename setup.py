@@ -1,6 +1,6 @@
 """Package for machines with no ROS: `pip install .` gives the command `siha` to train, evaluate and replay.
 
-The ROS 2 package, with messages and node, is built by CMakeLists.txt. constraints.txt has versions known to work together.
+The ROS 2 package, with messages and node, is built by CMakeLists.txt. constraints.txt pins versions that work together.
 """
 
 import xml.etree.ElementTree
@@ -10,7 +10,7 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 VERSION = xml.etree.ElementTree.parse(ROOT / "package.xml").findtext("version")
-SHIPPED = {"siha_ros.bundles": "bundles", "siha_ros.config": "config"}  # trained models and parameter files, as package data
+SHIPPED = {"siha_ros.bundles": "bundles", "siha_ros.config": "config"}  # become package data
 
 setup(
     name="siha_ros",
