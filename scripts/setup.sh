@@ -52,9 +52,10 @@ find_python() {
 # ---- what is up to date -------------------------------------------------------------------------------------------------------
 
 checksum() { sha256sum | cut -d' ' -f1; }
+venv_kind() { printf 'ros=%s\npython=%s\nplace=%s\ntorch=%s\n' "$ros" "$python" "$PWD" "${TORCH:-}"; }
 venv_wanted() {
-    printf 'ros=%s\npython=%s\nplace=%s\ntorch=%s\n' "$ros" "$python" "$PWD" "${TORCH:-}"
-    printf 'requirements=%s\n' "$(cat constraints.txt setup.py scripts/setup.sh | checksum)"
+    venv_kind
+    printf 'requirements=%s\n' "$(cat constraints.txt setup.py scripts/ros_wheels.txt | checksum)"
 }
 build_wanted() {  # Python files are taken from the working tree and need no build; a new launch or config file does
     cat .venv/siha_setup package.xml CMakeLists.txt scripts/executable.in msg/*.msg
@@ -77,6 +78,7 @@ command -v "${CC:-cc}" >/dev/null || fail "no C compiler: install one (apt insta
 
 # ---- Python packages into .venv -----------------------------------------------------------------------------------------------
 
+log=.venv/setup.log
 logged() {  # a step's command, its output kept; where it fails, the one line that matters
     if ! "$@" >>"$log" 2>&1; then
         if grep -qE 'NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|Max retries exceeded|ProxyError|Network is unreachable|getaddrinfo' "$log"; then
@@ -88,7 +90,8 @@ logged() {  # a step's command, its output kept; where it fails, the one line th
         fail "$what failed: $(grep -E '^(ERROR|error|CMake Error)|: error:' "$log" | head -1 | cut -c1-200) (all of it in $log)"
     fi
 }
-pip() { logged .venv/bin/python -m pip --disable-pip-version-check --no-input install --retries 2 "$@"; }
+pip=(pip --disable-pip-version-check --no-input install --retries 2)
+pip() { logged .venv/bin/python -m "${pip[@]}" "$@"; }
 
 requirements() {  # of setup.py, with what its extras need
     .venv/bin/python - <<'END'
@@ -127,9 +130,8 @@ install_torch() {
     fi
     local pinned
     pinned=$(grep -E '^torch==' constraints.txt)
-    local options=(--disable-pip-version-check --no-input install --retries 2)
     .venv/bin/python -c 'import torch' 2>/dev/null && return
-    .venv/bin/python -m pip "${options[@]}" "$pinned+cpu" -c .venv/torch_free.txt >>"$log" 2>&1 && return
+    .venv/bin/python -m "${pip[@]}" "$pinned+cpu" -c .venv/torch_free.txt >>"$log" 2>&1 && return
     # pip's own index has no CPU build on Linux: uv knows where PyTorch keeps it.
     pip -c .venv/constraints.txt uv
     .venv/bin/uv pip install --python .venv/bin/python --torch-backend cpu -c .venv/torch_free.txt "$pinned" >>"$log" 2>&1 && return
@@ -139,12 +141,14 @@ install_torch() {
 
 make_venv() {
     say "Python packages into .venv ($("$python" -V), ROS 2: $ros); minutes at the first time"
-    rm -rf .venv
-    local options=()
-    [ "$ros" = wheels ] || options=(--system-site-packages)
-    "$python" -m venv "${options[@]}" .venv || fail "$python cannot make a virtual environment (apt install $apt_python-venv)"
-    touch .venv/COLCON_IGNORE
-    log=.venv/setup.log
+    if [ "$(cat .venv/siha_kind 2>/dev/null)" != "$(venv_kind)" ]; then
+        rm -rf .venv
+        local options=()
+        [ "$ros" = wheels ] || options=(--system-site-packages)
+        "$python" -m venv "${options[@]}" .venv || fail "$python makes no virtual environment (apt install $apt_python-venv)"
+        touch .venv/COLCON_IGNORE
+        venv_kind >.venv/siha_kind
+    fi
     what="the installation of Python packages"
     constraints >.venv/constraints.txt
     grep -v '^torch==' .venv/constraints.txt >.venv/torch_free.txt
@@ -165,7 +169,6 @@ make_venv() {
 
 build() {
     say "messages into install/"
-    log=.venv/setup.log
     what="the build of the messages"
     rm -rf build install
     (
@@ -179,7 +182,6 @@ build() {
     build_wanted | checksum >install/siha_build
 }
 
-log=/dev/null
 [ "$(cat .venv/siha_setup 2>/dev/null)" = "$(venv_wanted)" ] || make_venv
 build
 say "done; source scripts/environment.sh for a shell with all of it"
