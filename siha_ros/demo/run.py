@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: Options, console: Console, processes: Processes, stop: threading.Event) -> None:
     bundle = bundle_path(options.bundle)
     try:
-        processes.start("node", "siha_ros.node.main", node_arguments(bundle))
+        processes.start("node", "siha_ros.node", node_arguments(bundle))
         name, module, arguments = source_command(options, bundle)
         processes.start(name, module, arguments)
         if not options.headless:

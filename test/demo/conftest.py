@@ -49,7 +49,7 @@ class Ear:
         self.node.create_service(Trigger, "/siha/reset", answer)
         return calls
 
-    def run(self, module, *arguments, limit=40.0):
+    def run(self, module, *arguments, limit=120.0):
         """Listen while a process runs; its exit code."""
         environment = os.environ | {"ROS_DOMAIN_ID": str(self.domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
         process = subprocess.Popen([sys.executable, "-m", module, *map(str, arguments)], env=environment, cwd=ROOT)

@@ -28,22 +28,17 @@ def test_team_is_published_at_50_hz_and_two_robots_fall_silent(ear):
     truth_at = {stamp: np.array(m.positions).reshape(-1, 3) for stamp, m in truth}
     tracked = {stamp: m.tracked for stamp, m in truth}
     assert truth[0][1].joints == names
-    assert len(truth) > 6 * 50 * 0.8  # a busy machine misses ticks
+    assert np.median(np.diff(list(truth_at))) == pytest.approx(0.02, abs=0.002)
     for index, name in enumerate(names):
         heard = one.heard[f"/{name}/pose"]
-        stamps = np.array([stamp for stamp, _ in heard])
-        assert np.median(np.diff(stamps)) == pytest.approx(0.02, abs=0.002)
-        gap = np.diff(stamps).argmax()
-        if name in loss.agents:
-            assert stamps[gap] - begin == pytest.approx(2.0, abs=0.1)
-            assert stamps[gap + 1] - begin == pytest.approx(4.0, abs=0.1)
-        else:
-            assert np.diff(stamps).max() < 1.0
+        assert len(heard) == sum(seen[index] for seen in tracked.values())
         for stamp, message in heard:
             place = message.pose.position
+            assert tracked[stamp][index] and place.z == 0.0
             assert (place.x, place.y, place.z) == pytest.approx(tuple(truth_at[stamp][index]), abs=1e-12)
-            assert place.z == 0.0 and tracked[stamp][index]
-        assert sum(seen[index] for seen in tracked.values()) == len(heard)
+        for stamp, seen in tracked.items():
+            lost = 2.0 - 1e-6 <= stamp - begin < 4.0 - 1e-6
+            assert seen[index] != (lost and name in loss.agents)
     _, graph = one.heard["/truth_graph"][0]
     edges = np.array(graph.probability).reshape(7, 7, 2)
     assert np.array_equal(edges[..., 1], edges[..., 1].T) and set(edges[..., 1].ravel()) == {0.0, 1.0}
