@@ -113,6 +113,7 @@ def _score(
         table = LiveTable(console, ["siha", *methods], with_graph=options.body is None)
         next_row = time.monotonic() + 1.0
         ended: float | None = None
+        viewing = not options.headless
         while not stop.is_set() and (ended is None or time.monotonic() < ended + GRACE):
             executor.spin_once(timeout_sec=0.02)
             scorer.process()
@@ -121,6 +122,9 @@ def _score(
                 if scorer.begun and ended is None:
                     table.add(scorer.row())
             ended = ended or _source_ended(source, processes)
+            if viewing and processes.exit_code("viewer") is not None:
+                viewing = False
+                console.print(f"the 3-D view has ended: {processes.last_lines('viewer', 1)}", highlight=False)
         scorer.process(flush=True)
         executor.shutdown()
     finally:

@@ -222,14 +222,16 @@ class Scorer:
 
     def _score_graph(self, message: InteractionGraph) -> None:
         truth = self._truth.at(seconds(message.header.stamp))
-        if truth is None or not truth.lost.any():
+        if truth is None:
             return
         names = message.agents
         lost = dict(zip(truth.names, truth.lost, strict=True))
         probability = np.array(message.probability).reshape(len(names), len(names), -1)[..., 1]
         edges = np.array([[self._edges.get((a, b), False) for b in names] for a in names])
-        for count in (self.score.graph, self._second.graph):
-            count.add(probability, edges, np.array([lost[name] for name in names]))
+        lost_in_order = np.array([lost[name] for name in names])
+        self._second.graph.add(probability, edges, lost_in_order)
+        if truth.lost.any():
+            self.score.graph.add(probability, edges, lost_in_order)
 
 
 @dataclass(frozen=True)

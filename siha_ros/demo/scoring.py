@@ -100,7 +100,7 @@ class GraphCount:
 
 
 class Score:
-    """Everything that is counted in a run."""
+    """Everything that is counted in a run; errors and graph are those of estimates made while someone was lost."""
 
     def __init__(self, bins: Mapping[str, float]) -> None:
         self._labels, self._limits = list(bins), np.array(list(bins.values()))

@@ -119,6 +119,8 @@ def test_an_error_of_3_cm_is_scored_as_3_cm():
             wrong = np.array([[0, 0.9, 0.9], [0.9, 0, 0.9], [0.2, 0.9, 0]])[::-1, ::-1]
             hear["/siha/graph"](graph_message(at_ns, wrong, NAMES[::-1]))
         scorer.process()
+        if k == 104:
+            before = scorer.row()
         if k == 130:
             row = scorer.row()
     scorer.process(flush=True)
@@ -140,6 +142,8 @@ def test_an_error_of_3_cm_is_scored_as_3_cm():
     assert report["nonfinite"] == 0
     assert row.seconds == pytest.approx(2.6) and row.hidden == ["b"]
     assert row.errors["siha"] == pytest.approx(3.0)
+    assert before.hidden == [] and before.errors == {}
+    assert before.graph == {"vv": pytest.approx(100 * 5 / 6), "vh": None, "hh": None}
     assert row.graph == {"vv": 50.0, "vh": 100.0, "hh": None} and row.latency == pytest.approx(20.0)
 
 
