@@ -9,7 +9,7 @@ import pytest
 def peer():
     """The test's own ROS node."""
     pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
-    from harness import Peer, choose_domain
+    from node_harness import Peer, choose_domain
 
     choose_domain()
     peer = Peer()
@@ -20,7 +20,7 @@ def peer():
 @pytest.fixture
 def start(peer, tmp_path):
     """Starts nodes with hold_node.py's estimator: `start(bundle="team", **parameters)`, dots as double underscores."""
-    from harness import NodeProcess
+    from node_harness import NodeProcess
 
     running = []
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from siha_ros.baselines import Hold
-
 from siha_ros.node.main import main
 
 

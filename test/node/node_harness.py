@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import rclpy
 import yaml
 from builtin_interfaces.msg import Time
@@ -25,11 +26,12 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
-from siha_ros.msg import ReconstructedStates, SkeletonFrame
+from siha_ros.msg import AgentState, ReconstructedStates, SkeletonFrame
 from std_srvs.srv import Trigger
 
 HOLD_NODE = Path(__file__).with_name("hold_node.py")
 TRANSITIONS = {"configure": 1, "cleanup": 2, "activate": 3, "deactivate": 4}
+SEEN = (AgentState.VISIBLE, AgentState.BRIDGED)
 _numbers = itertools.count()
 START = 1000.0  # s: stamps begin here, so that wall time is never taken for stream time
 
@@ -77,7 +79,7 @@ class Peer:
         self.context.try_shutdown()
 
     def run(self, action: Callable[[], Any]) -> Any:
-        """The result of an action in the spinning thread: entities must not be destroyed while another thread waits on them."""
+        """The result of an action in the spinning thread: what a thread waits on must not be destroyed by another."""
         task = self._executor.create_task(action)
         wait_until(task.done, 5.0, "the peer's executor")
         return task.result()
@@ -104,7 +106,7 @@ class Peer:
 
 
 class NodeProcess:
-    """The node under test, in a namespace of its own. `bundle` is a folder made on the spot, whose name chooses what hold_node.py does."""
+    """The node under test, in a namespace of its own; `bundle` is made on the spot, its name chooses what hold_node.py does."""
 
     def __init__(
         self,
@@ -245,16 +247,23 @@ class Player:
 
 
 class Team(Player):
-    """Agents that walk on circles of 1 m, agent i at (3 i + cos t, sin t, i) at the stream time t, each on /<name>/pose.
+    """Agents that walk on circles of 1 m, agent i at (3 i + cos t, sin t, i) at stream time t, each on /<name>/pose.
 
     `silent` agents are left out; `edit(name, message)` may change a message or return None to drop it.
     """
 
     def __init__(
-        self, peer: Peer, names: list[str], kind: type = PoseStamped, rate: float = 50.0, qos: dict[str, QoSProfile] | None = None
+        self,
+        peer: Peer,
+        names: list[str],
+        kind: type = PoseStamped,
+        rate: float = 50.0,
+        qos: dict[str, QoSProfile] | None = None,
     ) -> None:
         self.names, self.kind = names, kind
-        self.publishers = {name: peer.node.create_publisher(kind, f"/{name}/pose", (qos or {}).get(name, 10)) for name in names}
+        self.publishers = {
+            name: peer.node.create_publisher(kind, f"/{name}/pose", (qos or {}).get(name, 10)) for name in names
+        }
         self.silent: set[str] = set()
         self.edit: Callable[[str, Any], Any] = lambda name, message: message
         super().__init__(peer, rate)
@@ -278,7 +287,7 @@ class Team(Player):
 
 
 class Body(Player):
-    """A SkeletonFrame of the joints j0, j1, ... on /skeleton: joint i at (cos t, i / 10, 1). `lost` joints are not tracked."""
+    """A SkeletonFrame on /skeleton: joint i at (cos t, i / 10, 1); `lost` joints are not tracked."""
 
     def __init__(self, peer: Peer, joints: list[str], rate: float = 120.0) -> None:
         self.joints, self.lost = joints, set()
@@ -286,7 +295,9 @@ class Body(Player):
         super().__init__(peer, rate)
 
     def publish(self, moment: float) -> None:
-        frame = SkeletonFrame(group="ann", joints=self.joints, tracked=[joint not in self.lost for joint in self.joints])
+        frame = SkeletonFrame(
+            group="ann", joints=self.joints, tracked=[joint not in self.lost for joint in self.joints]
+        )
         frame.header.stamp, frame.header.frame_id = stamp(moment + self.shift), "world"
         frame.positions = [value for index in range(len(self.joints)) for value in (math.cos(moment), index / 10, 1.0)]
         self.publisher.publish(frame)
@@ -294,6 +305,25 @@ class Body(Player):
     def close(self) -> None:
         super().close()
         self.peer.run(lambda: self.peer.node.destroy_publisher(self.publisher))
+
+
+def all_seen(node: NodeProcess, names: list[str]) -> None:
+    """Wait until every agent is seen, and no other is there."""
+    wait_until(lambda: set(node.latest()) == set(names), 4.0, f"{names} in ~/states; log:\n{node.log}")
+    wait_until(lambda: all(state.status in SEEN for state in node.latest().values()), 3.0, "all seen")
+
+
+def finite(message: Any) -> bool:
+    """Whether every number of a message, at any depth, is finite."""
+    if isinstance(message, float):
+        return math.isfinite(message)
+    if hasattr(message, "get_fields_and_field_types"):
+        return all(finite(getattr(message, field)) for field in message.get_fields_and_field_types())
+    if isinstance(message, (list, tuple)) or type(message).__module__ in ("array", "numpy"):
+        return (
+            all(finite(item) for item in message) if not hasattr(message, "dtype") else bool(np.isfinite(message).all())
+        )
+    return True
 
 
 def choose_domain() -> None:
