@@ -27,7 +27,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> int:
             stopping = True
             raise Stop
 
-    # rclpy's own handlers wake an idle executor and call those that were there before: a busy Python gets the exception.
+    # rclpy's own handlers wake an idle executor and call those there before: a busy Python gets the exception.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     ended, node = True, None

@@ -262,3 +262,7 @@ def markdown_table() -> str:
         use = d.description + (" Read-only." if d.read_only else "")
         lines.append(f"| `{d.name}` | {d.type_name} | `{default}` | {span} | {use} |")
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":  # python -m siha_ros.node.parameters
+    print(markdown_table(), end="")

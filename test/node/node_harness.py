@@ -106,7 +106,7 @@ class Peer:
 
 
 class NodeProcess:
-    """The node under test, in a namespace of its own; `bundle` is made on the spot, its name chooses what hold_node.py does."""
+    """The node under test, in a namespace of its own; the name of `bundle` chooses what hold_node.py does."""
 
     def __init__(
         self,

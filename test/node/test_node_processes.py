@@ -1,0 +1,214 @@
+"""The node's life and its parameters, each test with a node of its own: field situations 4, 5, 12, 15 to 22."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from geometry_msgs.msg import PoseArray, PoseStamped, PoseWithCovarianceStamped
+from nav_msgs.msg import Odometry
+from node_harness import SEEN, Body, Player, Team, all_seen, finite, seconds, stamp, wait_until
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from siha_ros.msg import AgentState, SkeletonFrame
+
+pytestmark = pytest.mark.ros
+
+JOINTS = [f"j{index}" for index in range(31)]
+
+
+def test_row_5_stamps_on_arrival_by_parameter(start, play):
+    robots = play(Team, ["c0", "c1", "c2"])
+    robots.edit = lambda name, message: setattr(message.header, "stamp", stamp(0.0)) or message
+    node = start(stamp_source="arrival")
+    all_seen(node, robots.names)
+    assert seconds(node.states[-1][1].header.stamp) == pytest.approx(time.time(), abs=1.0)
+
+
+def test_row_12_unknown_missing_and_doubled_joints(start, play):
+    body = play(Body, [*JOINTS[:30], "thumb", "j0"])
+    node = start("body")
+    wait_until(lambda: node.states, 5.0, f"states; log:\n{node.log}")
+    time.sleep(0.5)
+    states = node.latest()
+    assert list(states) == JOINTS
+    assert states["j0"].status in SEEN
+    never = states["j30"]
+    assert never.status == AgentState.HIDDEN and "never seen" in never.reason and never.time_since_seen == -1.0
+    assert states["j0"].pose.position.y == pytest.approx(
+        0.0, abs=1e-6
+    )  # the first of the two, at 0 m; the second stands at 3.1 m
+    assert len(node.lines("thumb")) <= 2 and node.lines("j30") and node.state() == "active"
+    assert len(node.lines("name twice")) == 1
+    body.close()
+
+
+def test_row_15_best_effort_and_reliable_publishers_are_heard_and_an_incompatible_one_is_named(start, play):
+    best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    robots = play(Team, ["g0", "g1", "g2"], qos={"g0": best_effort, "g1": QoSProfile(depth=10)})
+    node = start(qos_overrides={"/g0/pose": {"subscription": {"reliability": "best_effort"}}})
+    all_seen(node, robots.names)
+    strict = start(qos_overrides={"/g0/pose": {"subscription": {"reliability": "reliable"}}}, wait=False)
+    wait_until(lambda: strict.lines("/g0/pose"), 5.0, "the incompatible topic is named")
+    assert "RELIABILITY" in strict.lines("/g0/pose")[0]
+
+
+def test_row_16_parameters(start):
+    node = start(rate=500.0, autostart=False)
+    assert node.change("configure") is False
+    (line,) = node.lines("parameter rate")
+    assert "parameter rate is 500.0: expected a number from 0.1 to 200" in line
+    assert node.set("rate", 50).successful  # a whole number for a float
+    refused = node.set("rate", 0.0)
+    assert not refused.successful and "rate" in refused.reason and "0.1" in refused.reason
+    assert not node.set("autostart", True).successful  # read-only
+    assert node.change("configure") is True
+    late = node.set("bundle", "body")
+    assert not late.successful and "takes effect at configure" in late.reason
+    wrong = start(autostart="true", wait=False)
+    wait_until(
+        lambda: wrong.lines("parameter autostart is 'true': expected true or false"), 5.0, "the wrong type is said"
+    )
+    assert wrong.state() == "unconfigured" and "Traceback" not in wrong.log + node.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_row_20_signals_while_busy(start, play, number):
+    play(Team, ["h0", "h1", "h2"])
+    node = start("slow_team")
+    wait_until(lambda: node.states, 5.0, "estimates under way")
+    code, taken = node.stop(number)
+    assert code == 0 and taken < 2.0 and "Traceback" not in node.log, node.log
+
+
+def test_row_20_signal_while_loading(start):
+    node = start("slow_loading_team", wait=False)
+    wait_until(lambda: node.lines("loading"), 5.0, "configure under way")
+    code, taken = node.stop(signal.SIGTERM)
+    assert code == 0 and taken < 2.0 and "Traceback" not in node.log, node.log
+
+
+def test_row_21_deactivated_node_hears_and_says_nothing_and_starts_clean(start, play, peer):
+    robots = play(Team, ["i0", "i1", "i2"])
+    node = start()
+    all_seen(node, robots.names)
+    assert node.change("deactivate")
+    time.sleep(0.2)
+    node.forget()
+    assert peer.node.count_subscribers("/i0/pose") == 0
+    time.sleep(0.5)
+    assert not node.states
+    wait_until(lambda: node.diagnostic("node").get("state") == "inactive", 2.0, "inactive in the diagnostics")
+    assert not node.reset().success
+    since = robots.now
+    assert node.change("activate")
+    wait_until(lambda: node.states, 4.0, "output after activation")
+    assert (
+        seconds(node.states[0][1].header.stamp) >= since + 0.9
+    )  # a whole window of 1 s that was heard after activation
+    all_seen(node, robots.names)
+    assert node.change("deactivate") and node.change("cleanup") and node.change("configure") and node.change("activate")
+    all_seen(node, robots.names)
+
+
+def test_row_22_body_at_120_hz_with_a_slow_model_keeps_up(start, play):
+    body = play(Body, JOINTS)
+    node = start("slow_body")
+    heard = node.listen("skeleton", SkeletonFrame)
+    wait_until(lambda: len(heard) > 2, 6.0, "skeletons")
+    body.lost = {"j7"}
+    wait_until(lambda: not heard[-1][1].tracked[7], 3.0, "j7 not tracked")
+    before = int(node.diagnostic("node")["messages received"]), len(node.diagnostics), body.sent
+    heard.clear()
+    time.sleep(2.0)
+    ahead = body.now - time.monotonic()
+    ages = [at + ahead - seconds(message.header.stamp) for at, message in heard]
+    assert len(ages) >= 4 and max(ages) < 0.3 + 0.3 + 0.15, (
+        ages
+    )  # an estimate takes 0.3 s and began with the newest window
+    wait_until(lambda: len(node.diagnostics) > before[1] + 1, 3.0, "diagnostics")
+    values = node.diagnostic("node")
+    assert (
+        int(values["messages received"]) - before[0] > 0.9 * (body.sent - before[2]) - 120
+    )  # diagnostics are a second old
+    assert "dropped, inbox full" not in values
+    skeleton = heard[-1][1]
+    assert skeleton.group == "ann" and skeleton.joints == JOINTS and finite(skeleton)
+    assert [joint for joint, seen in zip(JOINTS, skeleton.tracked, strict=True) if not seen] == ["j7"]
+
+
+def test_exception_in_the_model_is_one_line_and_the_node_goes_on(start, play):
+    robots = play(Team, ["k0", "k1", "k2"])
+    node = start("broken_team")
+    all_seen(node, robots.names)
+    wait_until(
+        lambda: "broken on purpose" in node.diagnostic("node").get("message", ""), 3.0, "the error in the diagnostics"
+    )
+    count = len(node.states)
+    time.sleep(1.0)
+    assert 8 <= len(node.states) - count <= 18  # two of three at 20 Hz
+    assert len(node.lines("broken on purpose")) == 1 and "RuntimeError" in node.log and "Traceback" not in node.log
+
+
+def test_row_4_sim_time_without_a_clock(start, play):
+    begin = time.monotonic()
+    node = start(use_sim_time=True, stamp_source="arrival")
+    play(Team, ["l0", "l1", "l2"])
+    wait_until(lambda: node.lines("/clock"), 5.0 - (time.monotonic() - begin), "a warning within 5 s")
+    wait_until(lambda: "/clock" in node.diagnostic("node").get("message", ""), 2.0, "a diagnostic")
+    assert not node.states
+    assert all(array.header.stamp.sec > 0 for _, array in node.diagnostics)
+
+
+class Array(Player):
+    """A PoseArray of three agents on circles."""
+
+    def __init__(self, peer) -> None:
+        self.publisher = peer.node.create_publisher(PoseArray, "/poses", 10)
+        super().__init__(peer, 50.0)
+
+    def publish(self, moment: float) -> None:
+        message = PoseArray()
+        message.header.stamp, message.header.frame_id = stamp(moment), "world"
+        for index in range(3):
+            pose = PoseStamped().pose
+            pose.position.x, pose.position.y, pose.position.z = Team.position(index, moment)
+            message.poses.append(pose)
+        self.publisher.publish(message)
+
+    def close(self) -> None:
+        super().close()
+        self.peer.run(lambda: self.peer.node.destroy_publisher(self.publisher))
+
+
+@pytest.mark.parametrize("kind", [PoseWithCovarianceStamped, Odometry, PoseArray])
+def test_types_are_asked_from_the_graph_and_positions_arrive(start, play, kind):
+    if kind is PoseArray:
+        play(Array)
+        node = start(input__topic="/poses", input__agents=["m0", "m1", "m2"])
+    else:
+        play(Team, ["m0", "m1", "m2"], kind=kind)
+        node = start()
+    all_seen(node, ["m0", "m1", "m2"])
+    message = node.states[-1][1]
+    for index, state in enumerate(sorted(message.agents, key=lambda state: state.name)):
+        expected = Team.position(index, seconds(message.header.stamp))
+        assert (state.pose.position.x, state.pose.position.y, state.pose.position.z) == pytest.approx(
+            expected, abs=2e-3
+        )
+
+
+def test_listed_agents_are_there_before_they_are_seen(start, play):
+    play(Team, ["n0", "n1", "n2"])
+    node = start(input__agents=["n0", "n1", "n2", "n3"], input__type="geometry_msgs/msg/PoseStamped")
+    recovered = node.listen("recovered/n1/pose", PoseWithCovarianceStamped)
+    wait_until(lambda: node.states, 4.0, "states")
+    assert list(node.latest()) == ["n0", "n1", "n2", "n3"]
+    assert node.status("n3") not in SEEN and node.latest()["n3"].time_since_seen == -1.0
+    _, message = wait_until(lambda: recovered[-1:], 2.0, "recovered pose")[0]
+    moment = seconds(message.header.stamp)
+    p = message.pose.pose.position
+    assert (p.x, p.y, p.z) == pytest.approx(Team.position(1, moment), abs=2e-3)
