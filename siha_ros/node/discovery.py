@@ -1,5 +1,5 @@
-"""Which topics carry the stream, and of which type: agents found by the topic pattern, types asked from the graph, names
-that stream and bundle do not share."""
+"""Which topics carry the stream, and of which type: agents found by the topic pattern, types asked from the graph,
+names that stream and bundle do not share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Estimates out: from a window and its estimate to the messages of all topics.
 
 The functions turn a `Scene` into one message each and can be used without a running node; `Outputs` owns the
-publishers. Whatever the bundle's dimensions, messages are three-dimensional: a planar agent keeps the height at which it
-was last seen.
+publishers. Whatever the bundle's dimensions, messages are three-dimensional: a planar agent keeps the height at which
+it was last seen.
 """
 
 from __future__ import annotations

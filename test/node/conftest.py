@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
 @pytest.fixture(scope="session")
 def peer():
-    """The test's own ROS node."""
+    """The test's own ROS node, in a domain of this process's own that is heard on this machine only."""
     pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
-    from node_harness import Peer, choose_domain
+    from node_harness import Peer
 
-    choose_domain()
-    peer = Peer()
-    yield peer
-    peer.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        peer = Peer(1 + os.getpid() % 100)
+        yield peer
+        peer.close()
 
 
 @pytest.fixture

@@ -59,9 +59,9 @@ def wait_until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
 class Peer:
     """The test's own ROS node, spun in a thread: publishers, collected messages, service calls."""
 
-    def __init__(self) -> None:
-        self.context = rclpy.Context()
-        rclpy.init(context=self.context)
+    def __init__(self, domain: int) -> None:
+        self.domain, self.context = domain, rclpy.Context()
+        rclpy.init(context=self.context, domain_id=domain)
         self.node = rclpy.create_node("peer", context=self.context)
         self._executor = SingleThreadedExecutor(context=self.context)
         self._executor.add_node(self.node)
@@ -131,6 +131,7 @@ class NodeProcess:
             stdout=self._log.open("w"),
             stderr=subprocess.STDOUT,
             cwd=Path(__file__).parents[2],
+            env=os.environ | {"ROS_DOMAIN_ID": str(peer.domain)},
         )
         self.states = self.listen("states", ReconstructedStates)
         self.diagnostics = peer.listen("/diagnostics", DiagnosticArray)
@@ -324,9 +325,3 @@ def finite(message: Any) -> bool:
             all(finite(item) for item in message) if not hasattr(message, "dtype") else bool(np.isfinite(message).all())
         )
     return True
-
-
-def choose_domain() -> None:
-    """A ROS domain of this process's own, heard on this machine only; children inherit it."""
-    os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
-    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"

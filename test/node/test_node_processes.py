@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 
@@ -73,6 +74,47 @@ def test_row_16_parameters(start):
         lambda: wrong.lines("parameter autostart is 'true': expected true or false"), 5.0, "the wrong type is said"
     )
     assert wrong.state() == "unconfigured" and "Traceback" not in wrong.log + node.log
+
+
+@pytest.fixture
+def real_bundle(repository, tmp_path):
+    """A copy, to be damaged, of the bundle that ships for teams."""
+    pytest.importorskip("torch", reason="needs torch")
+    shutil.copytree(repository / "bundles" / "springs_team", tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_row_17_18_device_and_bundle_faults_are_one_line_and_configure_can_be_tried_again(start, real_bundle):
+    node = start(command=("-m", "siha_ros.node"), autostart=False)
+    text, noise = (real_bundle / "bundle.yaml").read_text(), (real_bundle / "nri.safetensors").read_bytes()
+
+    def fails(*parts: str) -> None:
+        node.forget()
+        assert node.change("configure") is False and node.state() == "unconfigured"
+        (line,) = node.lines("[ERROR]")
+        assert "configure failed: " in line and all(part in line for part in parts), line
+        assert "Traceback" not in node.log
+        wait_until(lambda: node.diagnostic("node").get("level") == "2", 3.0, "an ERROR in the diagnostics")
+
+    node.set("bundle", str(real_bundle / "nowhere"))
+    fails("nowhere")
+    node.set("bundle", str(real_bundle))
+    node.set("device", "cuda:99")
+    fails("cuda")
+    node.set("device", "auto")
+    (real_bundle / "nri.safetensors").write_bytes(noise[: len(noise) // 2])
+    fails("nri.safetensors")
+    (real_bundle / "nri.safetensors").write_bytes(noise)
+    (real_bundle / "bundle.yaml").write_text(text.replace("format: 1", "format: 99"))
+    fails("bundle.yaml", "format 99")
+    (real_bundle / "bundle.yaml").write_text(text.replace("agent_names: []", "agent_names: [left, right]"))
+    fails("bundle.yaml", "agent_names")
+    (real_bundle / "bundle.yaml").write_text(text)
+    node.forget()
+    assert node.change("configure") is True and not node.lines("[ERROR]")
+    device = wait_until(lambda: node.diagnostic("node").get("device"), 3.0, "the device in the diagnostics")
+    assert device.startswith("cuda") or (device == "cpu" and node.lines("device auto: no GPU was found"))
+    wait_until(lambda: node.diagnostic("node").get("level") in ("0", "1"), 3.0, "the error is gone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
