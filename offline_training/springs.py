@@ -137,8 +137,7 @@ def measure_noise(modules: SpringsModules, validation: SpringsWindows) -> dict[s
     graph = modules.nri.graph(states)
     stepped = modules.nri.step(states[:, :, 1:-1].transpose(1, 2).flatten(0, 1), graph.repeat_interleave(FRAMES - 2, 0))
     error = (stepped.view(len(states), FRAMES - 2, AGENTS, FEATURES).transpose(1, 2) - states[:, :, 2:]).square()
-    typical = robust_mean(error.flatten(0, 2))
-    noise = {"step_variance": typical, "seen_step_variance": typical}
+    noise = {"step_variance": robust_mean(error.flatten(0, 2))}
     for hidden, hsp_sa in modules.hsp_sa.items():
         visible = AGENTS - hidden
         states = validation.states(slice(None), visible)

@@ -122,7 +122,7 @@ class TeamEstimator:
         self.dims, self.scale = config.dims, config.scale
         self.unit = torch.tensor([config.scale.position] * config.dims + [config.scale.velocity] * config.dims, device=device)
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
-        self.step_variance, self.seen_step_variance = noise["step_variance"], noise["seen_step_variance"]
+        self.step_variance = noise["step_variance"]
         counts = range(1, config.max_hidden + 1)
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
@@ -242,7 +242,6 @@ class TeamEstimator:
             arrival=arrival,
             arrival_information=information,
             step_variance=self.step_variance,
-            seen_step_variance=self.seen_step_variance,
         )
         hidden, change, odds = start, 0.0, believe(start)
         rounds = self.evidence_rounds if fresh else 1

@@ -31,7 +31,7 @@ class Evidence:
 
     seen ``[B, H, T, D]``: states observed, NaN where not. guess ``[B, H, T, D]`` and guess_variance ``[B, H, T, D]``: of HSP
     (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse covariance): of the first frame, or None.
-    step_variance ``[D]``, seen_step_variance ``[D]``: of the decoder's step for a hidden (Q) and for a seen agent (R).
+    step_variance ``[D]``: of one step of the decoder, for hidden agents (Q) and seen ones (R).
     """
 
     seen: Tensor
@@ -40,7 +40,6 @@ class Evidence:
     arrival: Tensor | None
     arrival_information: Tensor | None
     step_variance: Tensor
-    seen_step_variance: Tensor
 
 
 @dataclass
@@ -129,7 +128,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     surprise = by_frame(visible)[:, 1:] - predicted[..., :seen_size]
     drift = predicted[..., seen_size:] - point[:, 1:]
     observe, move = slope[:, :, :seen_size], slope[:, :, seen_size:]
-    precision_seen = 1 / evidence.seen_step_variance.double().repeat(visible.shape[1])
+    precision_seen = 1 / evidence.step_variance.double().repeat(visible.shape[1])
     precision_step = 1 / evidence.step_variance.double().repeat(agents)
 
     # information on each frame by itself: the visible agents' next states, frames that were seen, HSP's guess
