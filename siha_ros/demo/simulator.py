@@ -33,6 +33,7 @@ from siha_ros.demo.schedule import Loss, loss_schedule, lost_at
 from siha_ros.msg import InteractionGraph, SkeletonFrame
 
 FRAME_ID = "map"
+ENDLESS = 2880  # loss episodes of a run without end: those of a day
 
 
 class TeamPublisher:
@@ -120,11 +121,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--agents", type=int, default=7, help="number of robots, named robot_1, robot_2, ... (default 7)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the team and of who is lost (default 1)")
+    parser.add_argument("--duration", type=float, default=30.0, help="seconds; 0: until stopped (default 30)")
     parser.add_argument(
-        "--duration", type=float, default=30.0, help="seconds; 0: until stopped, without losses (default 30)"
-    )
-    parser.add_argument(
-        "--losses", type=int, default=1, help="loss episodes, in equal parts of the duration (default 1)"
+        "--losses",
+        type=int,
+        default=1,
+        help="loss episodes, in equal parts of the duration (default 1); one every 30 s without a duration",
     )
     parser.add_argument("--hidden", type=int, default=2, help="robots lost at a time (default 2)")
     parser.add_argument("--rate", type=float, default=50.0, help="Hz (default 50)")
@@ -136,8 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = stop_on_signals()
     rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     try:
-        losses = options.losses if options.duration else 0
-        schedule = loss_schedule(names, options.duration, losses, options.hidden, options.seed)
+        if options.duration:
+            schedule = loss_schedule(names, options.duration, options.losses, options.hidden, options.seed)
+        else:
+            schedule = loss_schedule(names, ENDLESS * 30.0, ENDLESS, options.hidden, options.seed)
         run(names, options.seed, schedule, options.duration, options.rate, options.wait_for, stop)
     except (ValueError, TimeoutError) as error:
         print(f"siha_simulator: {error}", file=sys.stderr)

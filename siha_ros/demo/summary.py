@@ -20,7 +20,7 @@ NAMES = {
     "mean_visible": "mean vis.",
     "dynamics_roll": "dyn. roll",
     "ridge_frame": "ridge frame",
-    "ridge_window": "ridge window",
+    "ridge_window": "ridge win.",
 }
 COLOURS = ("#d55e00", "#888888", "#56b4e9", "#009e73", "#0072b2", "#cc79a7", "#e69f00")  # Okabe and Ito's, siha first
 
@@ -30,29 +30,29 @@ class LiveTable:
 
     def __init__(self, console: Console, methods: Sequence[str], with_graph: bool) -> None:
         self._console, self._methods, self._with_graph = console, methods, with_graph
-        titles = "".join(f"{NAMES.get(m, m):>13}" for m in methods)
+        titles = "".join(f"{NAMES.get(m, m):>12}" for m in methods)
         graph = f"{'graph % vv/vh/hh':>18}" if with_graph else ""
         console.print(
-            f"[bold]{'time s':>6}  {'hidden':<24}{titles}{graph}{'Hz':>6}{'ms':>7}[/bold]  (errors in cm)",
+            f"[bold]{'time s':>6}  {'hidden':<20}{titles}{graph}{'Hz':>6}{'ms':>7}[/bold]  (errors in cm)",
             highlight=False,
             soft_wrap=True,
         )
 
     def add(self, row: Row) -> None:
         """One line."""
-        errors = "".join(f"{row.errors[m]:13.1f}" if m in row.errors else f"{'-':>13}" for m in self._methods)
+        errors = "".join(f"{row.errors[m]:12.1f}" if m in row.errors else f"{'-':>12}" for m in self._methods)
         graph = (
             f"{'/'.join('-' if a is None else f'{a:.0f}' for a in row.graph.values()):>18}" if self._with_graph else ""
         )
         latency = f"{row.latency:7.1f}" if row.latency is not None else f"{'-':>7}"
         self._console.print(
-            f"{row.seconds:6.1f}  {short_list(row.hidden):<24}{errors}{graph}{row.rate:6.1f}{latency}",
+            f"{row.seconds:6.1f}  {short_list(row.hidden):<20}{errors}{graph}{row.rate:6.1f}{latency}",
             highlight=False,
             soft_wrap=True,
         )
 
 
-def short_list(names: Sequence[str], width: int = 23) -> str:
+def short_list(names: Sequence[str], width: int = 19) -> str:
     """Names with blanks between, the end replaced by a count where they are too long."""
     for shown in range(len(names), 0, -1):
         text = " ".join(names[:shown]) + (f" +{len(names) - shown}" if shown < len(names) else "")
