@@ -129,8 +129,8 @@ install_torch() {
         return
     fi
     local pinned
-    pinned=$(grep -E '^torch==' constraints.txt)
-    .venv/bin/python -c 'import torch' 2>/dev/null && return
+    pinned=$(grep '^torch==' .venv/constraints.txt) || return 0  # a sourced ROS 2's system has one
+    [ "$(.venv/bin/python -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0])' 2>/dev/null)" = "${pinned#torch==}" ] && return
     .venv/bin/python -m "${pip[@]}" "$pinned+cpu" -c .venv/torch_free.txt >>"$log" 2>&1 && return
     # pip's own index has no CPU build on Linux: uv knows where PyTorch keeps it.
     pip -c .venv/constraints.txt uv
