@@ -1,4 +1,4 @@
-"""`ros2 launch siha_ros siha.launch.py`, for real: node and simulator in a namespace, until the team's states arrive."""
+"""`ros2 launch siha_ros siha.launch.py` for real: node and simulator in a namespace, until the states of a team arrive."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from launch import LaunchDescription  # noqa: E402
 from launch.actions import IncludeLaunchDescription, SetEnvironmentVariable  # noqa: E402
 from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
 from rclpy.executors import SingleThreadedExecutor  # noqa: E402
-
 from siha_ros.msg import AgentState, ReconstructedStates  # noqa: E402
+
 from siha_ros.resources import bundle_path  # noqa: E402
 
 FILE = Path(__file__).parents[2] / "launch" / "siha.launch.py"
