@@ -92,7 +92,8 @@ def train(
 
     loss(step, generator): loss and parts to log. validate(model): metrics; ``better`` names the one that is minimised.
     batch: samples a step, for the log. each_step(step, averaged model): called before each step (cache refreshes).
-    Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists.
+    Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists
+    (what the log has beyond it is done, and logged, again).
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, log = folder / f"{name}.pt", folder / f"{name}.jsonl"
@@ -106,6 +107,9 @@ def train(
         optimiser.load_state_dict(saved["optimiser"])
         state.update(saved["state"])
         print(f"{name}: goes on at step {state['step']} of {schedule.steps}", flush=True)
+    if log.exists():
+        done = [row for row in log.read_text().splitlines(keepends=True) if json.loads(row)["step"] <= state["step"]]
+        write_atomically(log, lambda path: path.write_text("".join(done)))
 
     def save() -> None:
         content = {

@@ -379,9 +379,10 @@ def test_random_starts_are_unbiased():
     """The mean over draws is that over all starts with room for a whole roll-out, times the roll-outs in a window."""
     nri = standing_nri(9, teacher_forcing=3, variance=0.5)
     x = torch.randn(2, 3, 9, 1)
+    x[:, :, 0], x[:, :, -1] = 5, -5  # the first and the last start matter most
     costs = [(x[:, :, begin + 1 : begin + 4] - x[:, :, begin : begin + 1]).square().sum() / 6 for begin in range(6)]
     expected = float(torch.stack(costs).mean()) * 8 / 3
-    assert float(nri.elbo_loss(x, 10_000)[1]["nll"]) == pytest.approx(expected, rel=0.02)
+    assert float(nri.elbo_loss(x, 10_000)[1]["nll"]) == pytest.approx(expected, rel=0.05)
 
 
 # Sampling

@@ -107,6 +107,8 @@ def test_a_run_killed_twice_ends_as_one_that_never_was(run, tmp_path):
     rest = Source()
     resumed, resumed_metrics = run(tmp_path / "killed", 3, SCHEDULE, rest)
     assert len(rest.indices) == STEPS - 7
+    rows = [json.loads(line)["step"] for line in next((tmp_path / "killed").glob("*.jsonl")).read_text().splitlines()]
+    assert rows == [5, 10, 15, 16]  # the step validated twice is logged once
     assert same_weights(resumed, whole) and resumed_metrics == metrics
     assert not same_weights(run(tmp_path / "other", 2, SCHEDULE, Source())[0], whole)
 
