@@ -1,0 +1,211 @@
+"""The linear path of a body, fitted in closed form: template, regression, and how its errors carry on.
+
+Errors that anything is fitted to or judged by are out of fold: a training trial is completed by a regression that has
+seen neither it nor its mirror image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from offline_training.datasets.body import FRAMES, Walk
+from siha_ros.model.body_frame import BodyTemplate
+from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
+
+FloatArray = NDArray[np.float64]
+COMPONENTS = 14  # temporal components of 49 frames: they leave out 3 mm of a hand and 5 mm of a foot
+POSE_COORDINATES = 6
+FACTOR_ROWS = 480
+EVIDENCE_STEP = 3  # frames between the moments that the carry remembers
+EVIDENCE_FRAMES = 90  # how far back it remembers
+KERNEL_START = (0.1, 0.9, 2.0, 1.5, 0.2, 0.15, 0.03, 2e-3)
+
+
+@dataclass
+class Moments:
+    """Sums over the windows of one trial: count, features [D], their products [D, D]."""
+
+    count: int
+    first: FloatArray
+    second: FloatArray
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.count + other.count, self.first + other.first, self.second + other.second)
+
+    def __sub__(self, other: Moments) -> Moments:
+        return Moments(self.count - other.count, self.first - other.first, self.second - other.second)
+
+
+def fit_template(walks: Sequence[Walk], core: NDArray[np.int64], step: int = 2) -> BodyTemplate:
+    """The body frame's template of training walks."""
+    windows = np.concatenate([walk.windows(FRAMES, step) for walk in walks])
+    headings = np.concatenate([walk.window_headings(FRAMES, step) for walk in walks])
+    return BodyTemplate.of(windows, headings, core)
+
+
+def body_windows(walk: Walk, template: BodyTemplate, step: int = 1) -> FloatArray:
+    """Windows [N, A, T, 3] of a walk, each in its own body frame."""
+    windows = walk.windows(FRAMES, step)
+    return template.fit(windows, np.ones(windows.shape[1], bool)).to_body(windows)
+
+
+def empty_path(walks: Sequence[Walk], template: BodyTemplate) -> LinearPath:
+    """A path with its temporal basis and pose coordinates, which the training walks give, and no regression yet."""
+    everyone = np.ones(len(template.pose), bool)
+    path = LinearPath(template, np.eye(FRAMES), *(np.zeros(0) for _ in range(5)))
+    sample = np.concatenate([body_windows(walk, template, 8) for walk in walks])
+    relative = sample - path.centre(sample, everyone)[:, None]
+    series = relative.swapaxes(2, 3).reshape(-1, FRAMES)
+    _, vectors = np.linalg.eigh(series.T @ series)
+    poses = relative[:, :, -1].reshape(len(sample), -1)
+    mean = poses.mean(0)
+    _, sizes, axes = np.linalg.svd(poses - mean, full_matrices=False)
+    kept = axes[:POSE_COORDINATES] / (sizes[:POSE_COORDINATES, None] / np.sqrt(len(poses)))
+    return replace(path, basis=vectors[:, ::-1][:, :COMPONENTS].copy(), pose_mean=mean, pose_axes=kept)
+
+
+def trial_moments(walks: Sequence[Walk], path: LinearPath, step: int = 2) -> dict[str, Moments]:
+    """Moments of each trial, both phases and the mirror images together."""
+    everyone = np.ones(path.agents, bool)
+    moments: dict[str, Moments] = {}
+    for walk in walks:
+        windows = body_windows(walk, path.template, step)
+        x = path.features(windows, path.centre(windows, everyone), everyone).reshape(len(windows), -1)
+        own = Moments(len(x), x.sum(0), x.T @ x)
+        moments[walk.trial] = moments[walk.trial] + own if walk.trial in moments else own
+    return moments
+
+
+def with_moments(path: LinearPath, moments: Moments) -> LinearPath:
+    """The path whose regression has these moments."""
+    mean = moments.first / moments.count
+    values, vectors = np.linalg.eigh(moments.second - moments.count * np.outer(mean, mean))
+    kept = slice(-FACTOR_ROWS, None)
+    factor = np.sqrt(np.maximum(values[kept], 0.0))[:, None] * vectors[:, kept].T
+    return replace(path, mean=mean, factor=factor)
+
+
+def total(moments: dict[str, Moments]) -> Moments:
+    """All trials together."""
+    first, *rest = moments.values()
+    for other in rest:
+        first = first + other
+    return first
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What the regression makes of a hidden limb in every window of a walk.
+
+    errors: f4 [N, H, T, 3], truth minus completion in body axes (m). poses: f4 [N, T, Q], coordinates of the completed
+    poses.
+    """
+
+    trial: str
+    errors: NDArray[np.float32]
+    poses: NDArray[np.float32]
+
+
+def complete_walk(walk: Walk, path: LinearPath, hidden: NDArray[np.int64]) -> Completion:
+    """Hide joints in every window of a walk and complete them."""
+    windows = body_windows(walk, path.template)
+    visible = ~np.isin(np.arange(path.agents), hidden)
+    found = path.complete(windows, visible)
+    errors = windows[:, hidden] - found[:, hidden]
+    return Completion(walk.trial, errors.astype(np.float32), path.pose_coordinates(found).astype(np.float32))
+
+
+def out_of_fold(
+    walks: Sequence[Walk], path: LinearPath, moments: dict[str, Moments], hidden_sets: dict[str, NDArray[np.int64]]
+) -> dict[str, list[Completion]]:
+    """Completions of the walks that are no mirror images, each by the regression of the other trials."""
+    whole = total(moments)
+    out: dict[str, list[Completion]] = {name: [] for name in hidden_sets}
+    for trial, own in moments.items():
+        fold = with_moments(path, whole - own)
+        for walk in walks:
+            if walk.trial == trial and not walk.mirrored:
+                for name, hidden in hidden_sets.items():
+                    out[name].append(complete_walk(walk, fold, hidden))
+    return out
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Moments after a loss, each with what the carry remembers then: n moments of evidence, m = 1 wanted.
+
+    since: [E] frames since the loss. times, poses, errors: [E, n], [E, n, Q], [E, n, H, 3] (s, m) of the evidence;
+    wanted_pose [E, Q] and target [E, H, 3] at the moment wanted, `since` frames after the last evidence at time 0.
+    """
+
+    since: NDArray[np.int64]
+    times: FloatArray
+    poses: FloatArray
+    errors: FloatArray
+    wanted_pose: FloatArray
+    target: FloatArray
+
+    def carried(self, carry: ResidualCarry, dt: float) -> FloatArray:
+        """Carried errors [E, H, 3] (m) at the moments wanted."""
+        wanted = self.since[:, None] * dt
+        weights = carry.weights(self.times, self.poses, wanted, self.wanted_pose[:, None])
+        return np.einsum("en,enhp->ehp", weights[:, 0], self.errors)
+
+
+def episodes(completions: Sequence[Completion], since: Sequence[int], every: int, dt: float) -> Episodes:
+    """Losses every few frames of each walk, looked at `since` frames later in the newest frame of a window.
+
+    The evidence of a frame is the error that the newest window holding that frame tells, as at run time.
+    """
+    back = np.arange(0, EVIDENCE_FRAMES + 1, EVIDENCE_STEP)[::-1]
+    parts: list[tuple] = []
+    for done in completions:
+        count = len(done.errors)
+        for age in since:
+            lost = np.arange(EVIDENCE_FRAMES - FRAMES + 1, count - age, every)
+            if not len(lost):
+                continue
+            seen = lost[:, None] - back  # window whose newest frame this evidence is; down to 1 - FRAMES
+            window = np.minimum(lost[:, None] + age, seen + FRAMES - 1)
+            frame = FRAMES - 1 - (window - seen)
+            parts.append(
+                (
+                    np.full(len(lost), age),
+                    done.poses[window, frame],
+                    done.errors[window, :, frame],
+                    done.poses[lost + age, -1],
+                    done.errors[lost + age, :, -1],
+                )
+            )
+    ages, poses, errors, wanted, target = (np.concatenate(column) for column in zip(*parts, strict=True))
+    times = np.broadcast_to(-back * dt, (len(ages), len(back)))
+    return Episodes(ages, times, poses.astype(float), errors.astype(float), wanted.astype(float), target.astype(float))
+
+
+def fit_carry(training: Sequence[Episodes], dt: float, evaluations: int = 250) -> ResidualCarry:
+    """The kernel with the smallest mean joint error over the episodes, relative to the regression alone at the same
+    age.
+    """
+
+    def carry_of(logs: FloatArray) -> ResidualCarry:
+        return ResidualCarry(CarryKernel(*(float(value) for value in np.exp(logs))))
+
+    def loss(logs: FloatArray) -> float:
+        if np.abs(logs).max() > 12:
+            return 10.0
+        errors, alone = [], []
+        for group in training:
+            carried = group.carried(carry_of(logs), dt)
+            errors.append(np.linalg.norm(group.target - carried, axis=-1).mean())
+            alone.append(np.linalg.norm(group.target, axis=-1).mean())
+        return float(np.sum(errors) / np.sum(alone))
+
+    start = np.log(KERNEL_START)
+    simplex = start + np.vstack([np.zeros(len(start)), 0.7 * np.eye(len(start))])
+    best = minimize(loss, start, method="Nelder-Mead", options={"maxfev": evaluations, "initial_simplex": simplex})
+    return carry_of(best.x)
