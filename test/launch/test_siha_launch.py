@@ -1,4 +1,4 @@
-"""`ros2 launch siha_ros siha.launch.py` for real: node and simulator in a namespace, until states of the team arrive."""
+"""`ros2 launch siha_ros siha.launch.py` for real: node and simulator in a namespace, until states arrive."""
 
 from __future__ import annotations
 
