@@ -1,11 +1,13 @@
-"""/diagnostics: state of the node, of its agents and of its model, as DiagnosticArray."""
+"""What the node says of itself, in its log and on /diagnostics: state of node, agents and model."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
+from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from siha_ros.node.pipeline import Pipeline
 from siha_ros.window.types import Status
@@ -19,17 +21,46 @@ def status(name: str, level: bytes, message: str, values: Mapping[str, object]) 
     return DiagnosticStatus(name=name, level=level, message=message, values=pairs)
 
 
-def array_message(statuses: list[DiagnosticStatus]) -> DiagnosticArray:
-    """The array; the stamp is left to the caller."""
-    return DiagnosticArray(status=statuses)
+class Health:
+    """What is wrong with a node: each trouble is logged once, and stands in the diagnostics until it is over.
 
+    A trouble has a key, and either ends by `over` or, where nobody sees its end, after `lasting` seconds without it.
+    """
 
-def node_status(
-    node: str, state: str, values: dict[str, object], errors: list[str], warnings: list[str]
-) -> DiagnosticStatus:
-    """The node itself: lifecycle state, device, rate, latency and drops."""
-    level = DiagnosticStatus.ERROR if errors else DiagnosticStatus.WARN if warnings else DiagnosticStatus.OK
-    return status(f"{node}: node", level, "; ".join([*errors, *warnings]) or state, {"state": state, **values})
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._troubles: dict[str, tuple[bool, str, float]] = {}
+
+    def warn(self, key: str, text: str) -> None:
+        """A warning; said again only where its text changes."""
+        if self._troubles.get(key, (False, "", 0.0))[1] != text:
+            self._logger.warning(text)
+        self._troubles[key] = False, text, math.inf
+
+    def fail(self, key: str, text: str, lasting: float = math.inf) -> None:
+        """An error; said again only where its text changes."""
+        if self._troubles.get(key, (True, "", 0.0))[1] != text:
+            self._logger.error(text)
+        self._troubles[key] = True, text, time.monotonic() + lasting
+
+    def over(self, *keys: str) -> None:
+        """The troubles have ended."""
+        for key in keys:
+            self._troubles.pop(key, None)
+
+    def clear(self) -> None:
+        """Everything starts afresh."""
+        self._troubles.clear()
+
+    def level_and_message(self, fine: str) -> tuple[bytes, str]:
+        """Level of the worst, errors first; `fine` where nothing is wrong."""
+        now = time.monotonic()
+        self.over(*(key for key, (_, _, until) in list(self._troubles.items()) if until < now))
+        troubles = sorted(self._troubles.values(), key=lambda trouble: not trouble[0])
+        if not troubles:
+            return DiagnosticStatus.OK, fine
+        level = DiagnosticStatus.ERROR if troubles[0][0] else DiagnosticStatus.WARN
+        return level, "; ".join(text for _, text, _ in troubles)
 
 
 def stream_values(pipeline: Pipeline) -> dict[str, object]:

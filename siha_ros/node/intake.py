@@ -11,6 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from siha_ros.node.discovery import unmatched
 from siha_ros.node.inputs import Input
 from siha_ros.node.parameters import Parameters
@@ -27,11 +29,12 @@ class Intake:
         group, frame_id: of the stream; empty until known.
         received: messages pushed.
         dropped: messages dropped, by reason.
+        oriented: newest stamp (s) with a valid orientation, by agent.
         newest_arrival: steady time (s) at which the newest stamp arrived, NaN before.
     """
 
     def __init__(
-        self, window: SlidingWindow, parameters: Parameters, default_group: str, warn: Callable[[str], None]
+        self, window: SlidingWindow, parameters: Parameters, default_group: str, warn: Callable[[str], object]
     ) -> None:
         self._window, self._parameters, self._warn = window, parameters, warn
         self._default_group, self._names = default_group, parameters.names
@@ -42,6 +45,7 @@ class Intake:
         self.group, self.frame_id = parameters.group, parameters.frame_id
         self.received = 0
         self.dropped: Counter[str] = Counter()
+        self.oriented: dict[str, float] = {}
         self.newest_arrival = math.nan
 
     def push(self, message: Any, agent: str, now: float, arrival: float) -> None:
@@ -93,11 +97,15 @@ class Intake:
             self._matched = True
             if line := unmatched(sample.names, self._names, self._window.names):
                 self._warn(line)
+        names = [self._names.get(name, name) for name in sample.names] if self._names else sample.names
+        if sample.orientations is not None:
+            valid = np.isfinite(sample.orientations).all(axis=1) & sample.orientations.any(axis=1)
+            self.oriented |= {names[index]: stamp for index in np.flatnonzero(valid)}
         self._window.add_frame(
             stamp,
             sample.positions,
             tracked,
-            names=[self._names.get(name, name) for name in sample.names] if self._names else sample.names,
+            names=names,
             velocities=sample.velocities,
             orientations=sample.orientations,
             confidence=sample.confidence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import rclpy
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
@@ -17,8 +17,8 @@ class Stop(BaseException):
     """Raised in the main thread by the first SIGINT or SIGTERM."""
 
 
-def main(args: list[str] | None = None, loader: Loader = load) -> int:
-    """Run the node until it is told to stop; returns the exit code. Installs handlers for SIGINT and SIGTERM."""
+def main(args: list[str] | None = None, loader: Loader = load) -> NoReturn:
+    """Run the node until SIGINT, SIGTERM or a shutdown of ROS, and end the process with exit code 0."""
     stopping = False
 
     def stop(number: int, frame: Any) -> None:
@@ -30,7 +30,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> int:
     # rclpy's own handlers wake an idle executor and call those there before: a busy Python gets the exception.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    ended, node = True, None
+    node = None
     try:
         rclpy.init(args=args)
         node = SihaNode(loader)
@@ -46,10 +46,9 @@ def main(args: list[str] | None = None, loader: Loader = load) -> int:
             raise
     stopping = True
     if node is not None:
-        ended = node.stop()
+        node.stop()
+        node.destroy_node()  # so that others hear at once that it is gone
     rclpy.try_shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    if not ended:
-        os._exit(0)  # an estimate that does not return must not hold the process
-    return 0
+    os._exit(0)  # taking down an interpreter with torch in it takes seconds, and a hung estimate must not hold it

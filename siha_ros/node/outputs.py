@@ -45,6 +45,7 @@ class Scene:
         edge_types: [K] names of the interaction types.
         heights: f8[A] z as last seen (m), NaN where never seen.
         orientations: f8[A, 4] quaternions (x, y, z, w) as last seen, NaN where never measured.
+        oriented: bool[A], true where the agent's last sample had an orientation.
         latency: from the arrival of the newest observation to now (s).
     """
 
@@ -56,6 +57,7 @@ class Scene:
     edge_types: tuple[str, ...]
     heights: NDArray[np.float64]
     orientations: NDArray[np.float64]
+    oriented: NDArray[np.bool_]
     latency: float = 0.0
 
     @cached_property
@@ -198,7 +200,7 @@ def _set_pose(pose: Any, position: list[float], orientation: NDArray[np.float64]
 
 
 def _orientation_is_measured(scene: Scene, index: int) -> bool:
-    return bool(scene.window.status[index] == Status.VISIBLE and np.isfinite(scene.orientations[index]).all())
+    return bool(scene.window.status[index] == Status.VISIBLE and scene.oriented[index])
 
 
 def topic_token(name: str) -> str:

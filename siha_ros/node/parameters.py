@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from siha_ros.window.sliding_window import WindowParameters
+
 INPUT_TYPES = (
     "geometry_msgs/msg/PoseStamped",
     "geometry_msgs/msg/PoseWithCovarianceStamped",
@@ -249,6 +251,21 @@ DECLARATIONS = tuple(
     )
     for f in dataclasses.fields(Parameters)
 )
+
+
+def window_parameters(p: Parameters) -> WindowParameters:
+    """The window's part of the node's parameters."""
+    return WindowParameters(
+        silence_timeout=p.silence_timeout,
+        hide_after=p.hide_after,
+        hide_samples=p.hide_samples,
+        show_after=p.show_after,
+        show_samples=p.show_samples,
+        grid_delay=None if p.grid_delay < 0.0 else p.grid_delay,
+        max_gap=p.max_gap,
+        reorder_tolerance=p.reorder_tolerance,
+        stale_timeout=p.stale_timeout,
+    )
 
 
 def markdown_table() -> str:

@@ -7,13 +7,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from siha_ros.node.intake import Intake
 from siha_ros.node.outputs import Outputs, Scene
 from siha_ros.window.sliding_window import SlidingWindow
-from siha_ros.window.types import Estimate, Window, WindowEstimator
+from siha_ros.window.types import Estimate, Window
 
 LATENCIES = 400  # newest estimates over which rate and latency are given
 
@@ -29,18 +30,10 @@ class Pipeline:
     """
 
     def __init__(
-        self,
-        intake: Intake,
-        window: SlidingWindow,
-        estimator: WindowEstimator,
-        outputs: Outputs,
-        *,
-        bundle: str,
-        edge_types: tuple[str, ...],
-        log: Callable[[str], None],
+        self, intake: Intake, window: SlidingWindow, estimator: Any, outputs: Outputs, log: Callable[[str], object]
     ) -> None:
         self.intake, self.window, self._estimator, self._outputs = intake, window, estimator, outputs
-        self._bundle, self._edge_types, self._log = bundle, edge_types, log
+        self._config, self._log = estimator.bundle.config, log
         self._previous: Estimate | None = None
         self._resets, self._estimated_to = window.resets, -math.inf
         self._latencies: deque[float] = deque(maxlen=LATENCIES)
@@ -89,25 +82,28 @@ class Pipeline:
 
     def _estimate(self, window: Window) -> None:
         estimate = self._estimator.estimate(window, self._previous)
-        count = len(window.names)
-        self._publish(
-            Scene(
-                window,
-                estimate,
-                self.intake.group,
-                self.intake.frame_id,
-                self._bundle,
-                self._edge_types,
-                self.window.heights[:count],
-                self.window.orientations[:count],
-                time.monotonic() - self.intake.newest_arrival,
-            )
-        )
+        self._publish(self._scene(window, estimate))
         self._previous = estimate
         self.estimates += 1
         now = time.monotonic()
         self._latencies.append(now - self.intake.newest_arrival)
         self._published.append(now)
+
+    def _scene(self, window: Window, estimate: Estimate) -> Scene:
+        intake, count = self.intake, len(window.names)
+        oriented = np.array([intake.oriented.get(name, -math.inf) for name in window.names]) >= window.last_seen
+        return Scene(
+            window=window,
+            estimate=estimate,
+            group=intake.group,
+            frame_id=intake.frame_id,
+            bundle=self._config.name,
+            edge_types=tuple(self._config.edge_types),
+            heights=self.window.heights[:count],
+            orientations=self.window.orientations[:count],
+            oriented=oriented,
+            latency=time.monotonic() - intake.newest_arrival,
+        )
 
     def _publish(self, scene: Scene) -> None:
         self._outputs.publish(scene)

@@ -7,7 +7,6 @@ window of 1 s) or `body` (joints j0 to j30, a window of 0.25 s). `slow` in the n
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,4 +51,4 @@ class HoldEstimator:
 
 
 if __name__ == "__main__":
-    sys.exit(main(loader=lambda path, device: HoldEstimator(path)))
+    main(loader=lambda path, device: HoldEstimator(path))

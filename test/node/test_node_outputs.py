@@ -76,7 +76,7 @@ def scene(dims: int = 2, **changes) -> Scene:
         "edge_types": ("none", "spring"),
         "latency": 0.02,
     }
-    values |= {"heights": np.array([1.5, 2.5, 0.5]), "orientations": turns}
+    values |= {"heights": np.array([1.5, 2.5, 0.5]), "orientations": turns, "oriented": np.array([True, True, False])}
     return Scene(window, estimate, **(values | changes))
 
 

@@ -1,0 +1,152 @@
+"""One activation of the node: window, worker, timers and subscriptions, made by activate and closed by deactivate."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rclpy.clock import Clock
+from rclpy.clock_type import ClockType
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, QoSReliabilityPolicy, qos_policy_name_from_kind
+from rclpy.qos_overriding_options import QoSOverridingOptions
+
+from siha_ros.node.diagnostics import Health
+from siha_ros.node.discovery import AGENT, common_type, matching_agents
+from siha_ros.node.inputs import Input, make_input, message_type
+from siha_ros.node.intake import Intake
+from siha_ros.node.outputs import Outputs
+from siha_ros.node.parameters import INPUT_TYPES, Parameters, window_parameters
+from siha_ros.node.pipeline import Pipeline
+from siha_ros.node.worker import Worker
+from siha_ros.window.sliding_window import SlidingWindow
+
+DISCOVERY_PERIOD = 0.5  # s of wall time
+PATIENCE = 3.0  # s of wall time before a silent input is said
+STOP_TIMEOUT = 1.0  # s that an estimate under way may take to end
+ERROR_LASTS = 5.0  # s that a failed estimate stays in the diagnostics
+
+
+class Session:
+    """Subscribes to what is there, and wakes the worker at the rate of the parameters.
+
+    Args:
+        node: the node that owns subscriptions and timers.
+        parameters: checked.
+        estimator: of the bundle.
+        outputs: where estimates go.
+        template: input topic, resolved, with {agent} where each agent has one.
+        health: where troubles are said.
+    """
+
+    def __init__(
+        self, node: Node, parameters: Parameters, estimator: Any, outputs: Outputs, template: str, health: Health
+    ) -> None:
+        self._node, self._parameters, self._outputs = node, parameters, outputs
+        self._template, self._health, self._config = template, health, estimator.bundle.config
+        config, names = self._config, parameters.names
+        listed = config.agent_names or [names.get(agent, agent) for agent in parameters.input_agents]
+        window = SlidingWindow(config.dt, config.window, config.dims, listed or None, window_parameters(parameters))
+        logger = node.get_logger()
+        self.intake = Intake(
+            window, parameters, "body" if config.identified else "team", lambda line: logger.warning(line)
+        )
+        if parameters.input_type != "auto":
+            self.intake.source = self._input(parameters.input_type)
+        self.pipeline = Pipeline(self.intake, window, estimator, outputs, log=lambda line: logger.warning(line))
+        self._worker = Worker(self.pipeline.step, self._on_worker_error)
+        self._subscriptions: dict[str, Any] = {}
+        self._since = time.monotonic()
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timers = [
+            node.create_timer(1.0 / parameters.rate, self._worker.wake, clock=steady),
+            node.create_timer(DISCOVERY_PERIOD, self._discover, clock=steady),
+        ]
+        self._discover()
+
+    def reset(self) -> None:
+        """Start the window anew, after what has arrived until now."""
+        self.intake.push_reset()
+        self._worker.wake()
+
+    def stop(self) -> bool:
+        """End the worker; false where the estimate under way does not end in time."""
+        return self._worker.stop(STOP_TIMEOUT)
+
+    def close(self) -> None:
+        """Destroy subscriptions and timers, end the worker, take the markers off the screen."""
+        for timer in self._timers:
+            self._node.destroy_timer(timer)
+        for subscription in self._subscriptions.values():
+            self._node.destroy_subscription(subscription)
+        if not self.stop():
+            self._node.get_logger().error(f"the estimate under way did not end within {STOP_TIMEOUT:g} s")
+        self._outputs.clear_markers()
+        self._health.over("input", "estimate")
+
+    def _input(self, type_name: str) -> Input:
+        return make_input(type_name, self._parameters.input_agents or self._config.agent_names)
+
+    def _discover(self) -> None:
+        """Subscribe to what is there and not subscribed to yet; say so where nothing comes."""
+        graph = dict(self._node.get_topic_names_and_types())
+        topics = self._topics(graph)
+        if self.intake.source is None:
+            fitting = [kind for kind in INPUT_TYPES if make_input(kind).per_agent == (AGENT in self._template)]
+            if kind := common_type(topics.values(), graph, fitting):
+                self.intake.source = self._input(kind)
+                self._node.get_logger().info(f"input type: {kind}")
+        for agent, topic in topics.items():
+            if self.intake.source is not None and agent not in self._subscriptions:
+                self._subscribe(topic, agent, self.intake.source.type_name, graph.get(topic, ()))
+            if agent and (publishers := self._node.count_publishers(topic)) > 1:
+                self._health.warn(
+                    f"publishers of {topic}", f"{publishers} publishers on {topic}: expected one per agent"
+                )
+        if self.intake.received:
+            self._health.over("input")
+        elif time.monotonic() - self._since > PATIENCE:
+            self._health.warn("input", f"nothing has arrived on {self._template} yet")
+
+    def _topics(self, graph: dict[str, list[str]]) -> dict[str, str]:
+        """Topic by agent; the agent is "" where one topic holds all."""
+        if AGENT not in self._template:
+            return {"": self._template}
+        if self._parameters.input_agents:
+            return {agent: self._template.replace(AGENT, agent) for agent in self._parameters.input_agents}
+        found = matching_agents(self._template, graph)
+        return {agent: topic for agent, topic in found.items() if self._node.count_publishers(topic)}
+
+    def _subscribe(self, topic: str, agent: str, type_name: str, types: Any) -> None:
+        if types and type_name not in types:
+            self._health.warn(
+                f"type of {topic}", f"{topic} is not read: it is of type {', '.join(types)}, expected {type_name}"
+            )
+            return
+        clock, push = self._node.get_clock(), self.intake.push
+
+        def receive(message: Any) -> None:
+            push(message, agent, 1e-9 * clock.now().nanoseconds, time.monotonic())
+
+        def incompatible(event: Any) -> None:
+            policy = qos_policy_name_from_kind(event.last_policy_kind)
+            self._health.warn(
+                f"QoS of {topic}", f"a publisher of {topic} is not heard: its QoS policy {policy} does not fit"
+            )
+
+        self._subscriptions[agent] = self._node.create_subscription(
+            message_type(type_name),
+            topic,
+            receive,
+            QoSProfile(depth=self._parameters.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT),
+            event_callbacks=SubscriptionEventCallbacks(incompatible_qos=incompatible),
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
+        )
+
+    def _on_worker_error(self, error: Exception) -> None:
+        """In the worker: say it, and try the next window without what came before."""
+        if self._node.context.ok():
+            line = f"estimate failed: {type(error).__name__}: {' '.join(str(error).split())}"
+            self._health.fail("estimate", line, ERROR_LASTS)
+            self.pipeline.forget_estimate()

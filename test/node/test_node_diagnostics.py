@@ -1,0 +1,77 @@
+"""What the node says of itself: troubles once in the log and for as long as they last in the diagnostics."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from test_node_outputs import scene
+
+from siha_ros.node.diagnostics import Health, agents_status, clocks_apart, model_status
+from siha_ros.window.types import Status
+
+
+class Log:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.warning = self.error = self.lines.append
+
+
+def test_trouble_is_said_once_and_stands_until_it_is_over():
+    log = Log()
+    health = Health(log)
+    assert health.level_and_message("active") == (DiagnosticStatus.OK, "active")
+    for _ in range(3):
+        health.warn("input", "nothing yet")
+    assert log.lines == ["nothing yet"]
+    assert health.level_and_message("active") == (DiagnosticStatus.WARN, "nothing yet")
+    health.fail("model", "broken")
+    assert health.level_and_message("active") == (DiagnosticStatus.ERROR, "broken; nothing yet")
+    health.fail("model", "broken otherwise")
+    assert log.lines == ["nothing yet", "broken", "broken otherwise"]
+    health.over("model", "input")
+    assert health.level_and_message("active") == (DiagnosticStatus.OK, "active")
+    health.warn("input", "nothing yet")
+    assert log.lines[-1] == "nothing yet" and len(log.lines) == 4
+
+
+def test_error_that_nobody_ends_leaves_after_its_time():
+    health = Health(Log())
+    health.fail("estimate", "failed", lasting=0.05)
+    assert health.level_and_message("active")[0] == DiagnosticStatus.ERROR
+    time.sleep(0.06)
+    assert health.level_and_message("active") == (DiagnosticStatus.OK, "active")
+
+
+def pipeline(**changes):
+    """As much of a pipeline as diagnostics read: the scene of test_node_outputs, b's stamps 0.25 s ahead."""
+    window = SimpleNamespace(names=["a", "b", "c"], clock_offsets=[0.0, 0.25, float("nan")])
+    return SimpleNamespace(**({"scene": scene(), "window": window, "stale": False} | changes))
+
+
+def test_agents_with_status_reason_and_clock_offset():
+    status = agents_status("/siha", pipeline())
+    values = {pair.key: pair.value for pair in status.values}
+    assert (status.name, status.level, status.message) == ("/siha: agents", DiagnosticStatus.WARN, "1 of 3 hidden: b")
+    assert values["a"] == "VISIBLE" and values["b"] == "HIDDEN (silent)"
+    assert values["clock offset of b (s)"] == "0.250" and "clock offset of c (s)" not in values
+    seen = pipeline()
+    seen.scene.window.status[1] = Status.VISIBLE
+    assert agents_status("/siha", seen).level == DiagnosticStatus.OK
+    assert agents_status("/siha", pipeline(stale=True)).level == DiagnosticStatus.STALE
+
+
+def test_model_says_what_the_estimator_says():
+    status = model_status("/siha", "springs", pipeline())
+    assert status.level == DiagnosticStatus.WARN and status.message == "beyond the bundle"
+    assert {pair.key: pair.value for pair in status.values}["rounds"] == "3"
+
+
+def test_clocks_over_a_second_apart_are_an_error():
+    assert clocks_apart({"a": 0.0, "b": 0.9}) is None and clocks_apart({}) is None
+    assert "stamps of b are 20 s behind" in (clocks_apart({"a": 0.1, "b": -20.0, "c": 0.0}) or "")
