@@ -100,7 +100,7 @@ class Intake:
         names = [self._names.get(name, name) for name in sample.names] if self._names else sample.names
         if sample.orientations is not None:
             valid = np.isfinite(sample.orientations).all(axis=1) & sample.orientations.any(axis=1)
-            self.oriented |= {names[index]: stamp for index in np.flatnonzero(valid)}
+            self.oriented |= {names[index]: stamp for index in np.flatnonzero(valid).tolist()}
         self._window.add_frame(
             stamp,
             sample.positions,

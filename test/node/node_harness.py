@@ -22,7 +22,7 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
 from lifecycle_msgs.srv import ChangeState, GetState
-from rcl_interfaces.srv import SetParameters
+from rcl_interfaces.srv import DescribeParameters, SetParameters
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
@@ -195,6 +195,11 @@ class NodeProcess:
         """The SetParametersResult of setting one parameter."""
         request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
         return self.peer.call(SetParameters, f"{self.namespace}/siha/set_parameters", request).results[0]
+
+    def describe(self, *names: str) -> Any:
+        """The ParameterDescriptors of parameters."""
+        request = DescribeParameters.Request(names=names)
+        return self.peer.call(DescribeParameters, f"{self.namespace}/siha/describe_parameters", request).descriptors
 
     def reset(self) -> Any:
         return self.peer.call(Trigger, f"{self.namespace}/siha/reset", Trigger.Request())

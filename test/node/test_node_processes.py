@@ -66,6 +66,13 @@ def test_row_16_parameters(start):
     refused = node.set("rate", 0.0)
     assert not refused.successful and "rate" in refused.reason and "0.1" in refused.reason
     assert not node.set("autostart", True).successful  # read-only
+    described = node.describe("rate", "input.depth", "autostart")
+    assert [d.read_only for d in described] == [False, False, True] and all(d.description for d in described)
+    assert (described[0].floating_point_range[0].from_value, described[0].floating_point_range[0].to_value) == (
+        0.1,
+        200.0,
+    )
+    assert (described[1].integer_range[0].from_value, described[1].integer_range[0].to_value) == (1, 10000)
     assert node.change("configure") is True
     late = node.set("bundle", "body")
     assert not late.successful and "takes effect at configure" in late.reason
