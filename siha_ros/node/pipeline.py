@@ -53,8 +53,8 @@ class Pipeline:
         if self.window.stale(now) != self.stale:
             self.stale = not self.stale
             self._log("the stream has stopped: states are stale" if self.stale else "the stream is back")
-            if self.stale and self.scene is not None and (window := self.window.window(now)) is not None:
-                self._publish(replace(self.scene, window=window))
+            if self.stale:
+                self._publish_stale(now)
         if self.stale or not self.window.newest > self._estimated_to:
             return
         window = self.window.window(now)
@@ -88,6 +88,12 @@ class Pipeline:
         now = time.monotonic()
         self._latencies.append(now - self.intake.newest_arrival)
         self._published.append(now)
+
+    def _publish_stale(self, now: float) -> None:
+        """Say once that every state is the last one."""
+        window = self.window.window(now)
+        if self.scene is not None and window is not None and window.names == self.scene.window.names:
+            self._publish(replace(self.scene, window=window))
 
     def _scene(self, window: Window, estimate: Estimate) -> Scene:
         intake, count = self.intake, len(window.names)
