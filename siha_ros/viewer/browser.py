@@ -48,7 +48,7 @@ class BrowserView:
             self._server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self._server.get_port()}"
         self._view = View()
-        self._follow = False
+        self._follow = self._hold = False
         self._framed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
         self._last_panel = self._last_plot = -np.inf
         self._build_scene()
@@ -64,7 +64,7 @@ class BrowserView:
         """Draw the newest state; does nothing while no browser is connected."""
         if not self._server.get_clients():
             return
-        scene = self._state.scene(self._view)
+        scene = None if self._hold else self._state.scene(self._view)
         now = time.monotonic()
         with self._server.atomic():
             if scene is not None:
@@ -130,6 +130,7 @@ class BrowserView:
             ):
                 self._add_check_box(layer, title)
             follow = gui.add_checkbox("Follow the group", initial_value=False)
+            hold = gui.add_checkbox("Hold the picture", initial_value=False)
             reset = gui.add_button("Whole group in view")
         with gui.add_folder("Interaction graph"):
             threshold = gui.add_slider("Probability from", min=0.0, max=1.0, step=0.05, initial_value=0.5)
@@ -138,6 +139,10 @@ class BrowserView:
         @follow.on_update
         def _(_: viser.GuiEvent) -> None:
             self._follow = bool(follow.value)
+
+        @hold.on_update
+        def _(_: viser.GuiEvent) -> None:
+            self._hold = bool(hold.value)
 
         @reset.on_click
         def _(event: viser.GuiEvent) -> None:
@@ -405,7 +410,7 @@ def _set_instances(
             handle.batched_opacities = opacities.astype(np.float32)
 
 
-def _unit_ball(rings: int = 16, sectors: int = 24) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _unit_ball(rings: int = 12, sectors: int = 20) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A ball of radius 1: vertices [V, 3], triangles [F, 3]."""
     polar = np.linspace(0, np.pi, rings + 1)[:, None]
     around = np.linspace(0, 2 * np.pi, sectors, endpoint=False)[None, :]
@@ -413,7 +418,7 @@ def _unit_ball(rings: int = 16, sectors: int = 24) -> tuple[NDArray[np.float64],
     return np.stack([x, y, z], axis=-1).reshape(-1, 3), _strip_faces(rings, sectors)
 
 
-def _unit_tube(sectors: int = 12) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _unit_tube(sectors: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """An open tube of radius 1 from z = 0 to z = 1: vertices [V, 3], triangles [F, 3]."""
     around = np.linspace(0, 2 * np.pi, sectors, endpoint=False)
     circle = np.stack([np.cos(around), np.sin(around), np.zeros(sectors)], axis=1)

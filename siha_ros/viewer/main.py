@@ -21,7 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         _view(options, arguments[ros_start:], stop)
-    except (OSError, ValueError, ImportError) as error:
+    except ModuleNotFoundError as error:
+        hint = "pip install viser" if error.name == "viser" else "source ROS 2 and this package's install folder"
+        print(f"siha view: {error}; {hint}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
         print(f"siha view: {error}", file=sys.stderr)
         return 1
     return 0

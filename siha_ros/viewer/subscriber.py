@@ -17,6 +17,7 @@ from std_msgs.msg import Header
 from siha_ros.msg import Forecast, HiddenTrajectories, InteractionGraph, ReconstructedStates, SkeletonFrame
 from siha_ros.viewer.memory import Graph, Paths, States, Truth
 from siha_ros.viewer.scene_state import SceneState
+from siha_ros.window.types import Status
 
 GUIDING_TYPE = 1  # of the types of interaction, the one that means "acts on"; 0 is "none"
 
@@ -24,9 +25,9 @@ GUIDING_TYPE = 1  # of the types of interaction, the one that means "acts on"; 0
 class ViewerNode(Node):
     """A ROS node that only listens."""
 
-    def __init__(self, state: SceneState, source: str, truth: str, truth_graph: str) -> None:
+    def __init__(self, state: SceneState, source: str, truth: str, truth_graph: str, **options: Any) -> None:
         """Listen to the outputs of the node of the full name `source`, and to the two topics of the truth."""
-        super().__init__("siha_viewer")
+        super().__init__("siha_viewer", **options)
         latest = QoSProfile(
             reliability=ReliabilityPolicy.BEST_EFFORT,
             durability=DurabilityPolicy.VOLATILE,
@@ -35,7 +36,15 @@ class ViewerNode(Node):
         )
 
         def listen(kind: type, topic: str, take: Callable[[Any], None]) -> None:
-            self.create_subscription(kind, topic, take, latest)
+            def take_or_warn(message: Any) -> None:
+                try:
+                    take(message)
+                except (ValueError, IndexError) as error:
+                    self.get_logger().warning(
+                        f"{topic}: malformed message left out ({error})", throttle_duration_sec=5.0
+                    )
+
+            self.create_subscription(kind, topic, take_or_warn, latest)
 
         listen(ReconstructedStates, f"{source}/states", lambda m: state.add_states(states_of(m), time.monotonic()))
         listen(HiddenTrajectories, f"{source}/trajectories", lambda m: state.add_window(window_of(m)))
@@ -46,14 +55,14 @@ class ViewerNode(Node):
 
 
 def states_of(message: ReconstructedStates) -> States:
-    """The message as the viewer keeps it."""
+    """The message as the viewer keeps it; as for the others, ValueError or IndexError where arrays do not fit."""
     agents = message.agents
     points = [agent.pose.position for agent in agents]
     return States(
         stamp=_seconds(message.header),
         group=message.group,
         names=[agent.name for agent in agents],
-        status=np.array([agent.status for agent in agents], dtype=np.int8),
+        status=np.array([Status(agent.status) for agent in agents], dtype=np.int8),
         reason=[agent.reason for agent in agents],
         positions=np.array([(point.x, point.y, point.z) for point in points]).reshape(-1, 3),
         position_95=np.array([agent.position_95 for agent in agents]),
@@ -85,7 +94,7 @@ def graph_of(message: InteractionGraph) -> Graph:
 
 def truth_of(message: SkeletonFrame) -> Truth:
     """The message as the viewer keeps it."""
-    positions = np.array(message.positions, dtype=float).reshape(-1, 3)
+    positions = np.array(message.positions, dtype=float).reshape(len(message.joints), 3)
     return Truth(_seconds(message.header), message.group, list(message.joints), positions)
 
 

@@ -22,6 +22,9 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-renderer-backgrounding",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-background-timer-throttling",
     "--remote-debugging-port=0",
 )
 ERRORS = ("error", "assert")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import numpy as np
 import pytest
 
@@ -83,3 +86,48 @@ def test_truth():
     truth = subscriber.truth_of(message)
     assert truth.names == ["r1", "r2"]
     np.testing.assert_array_equal(truth.positions, [[0, 1, 2], [3, 4, 5]])
+
+
+@pytest.mark.parametrize(
+    ("convert", "message"),
+    [
+        (subscriber.states_of, ReconstructedStates(agents=[AgentState(name="r1", status=9)])),
+        (subscriber.forecast_of, Forecast(agents=["r1"], horizon=2, positions=[0.0] * 5, covariance=[0.0] * 18)),
+        (subscriber.window_of, HiddenTrajectories(agents=["r1"], observed=[True], positions=[0.0] * 2)),
+        (subscriber.graph_of, InteractionGraph(agents=["r1"], edge_types=["none"], probability=[0.0])),
+        (subscriber.truth_of, SkeletonFrame(joints=["r1", "r2"], positions=[0.0] * 3)),
+    ],
+)
+def test_malformed_messages_are_refused(convert, message):
+    with pytest.raises((ValueError, IndexError)):
+        convert(stamped(message))
+
+
+def test_a_malformed_message_leaves_the_viewer_listening():
+    import rclpy
+    from rclpy.executors import SingleThreadedExecutor
+
+    from siha_ros.viewer.scene_state import SceneState
+
+    context = rclpy.Context()
+    rclpy.init(context=context, domain_id=random.SystemRandom().randint(1, 101))
+    state = SceneState()
+    viewer = subscriber.ViewerNode(state, "/siha", "/truth", "/truth_graph", context=context)
+    sender = rclpy.create_node("stand_in", context=context)
+    publisher = sender.create_publisher(ReconstructedStates, "/siha/states", 10)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(viewer)
+    deadline = time.monotonic() + 30.0
+    try:
+        while not state.names():
+            assert time.monotonic() < deadline, "nothing arrived"
+            publisher.publish(stamped(ReconstructedStates(agents=[AgentState(name="bad", status=9)])))
+            executor.spin_once(timeout_sec=0.1)
+            publisher.publish(stamped(ReconstructedStates(agents=[AgentState(name="good", status=1)])))
+            executor.spin_once(timeout_sec=0.1)
+    finally:
+        executor.shutdown()
+        viewer.destroy_node()
+        sender.destroy_node()
+        context.try_shutdown()
+    assert state.names() == ["good"]
