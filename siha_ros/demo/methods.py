@@ -11,8 +11,7 @@ import yaml
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
 from siha_ros.dynamics_roll import DynamicsRoll
 from siha_ros.model.bundle import Bundle, BundleConfig
-from siha_ros.node.parameters import Parameters
-from siha_ros.node.siha_node import window_parameters
+from siha_ros.node.parameters import Parameters, window_parameters
 from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import WindowEstimator
 
