@@ -67,7 +67,13 @@ def train_modules(kind: str, folder: Path, *, samples: int, scale: float, seed: 
 
     torch.manual_seed(seed)
     modules = new_modules(kind, hidden_counts)
-    for name, nri, agents, count in (("nri", modules.nri, AGENTS, 6000), ("nri_visible", modules.nri_visible, AGENTS - 2, 2000)):
+    for stage, (name, nri, agents, count, rate) in enumerate(
+        (
+            ("nri", modules.nri, AGENTS, 6000, 1e-3),
+            ("nri_fine", modules.nri, AGENTS, 6000, 5e-4),  # the same network, from where the first stage left it
+            ("nri_visible", modules.nri_visible, AGENTS - 2, 2000, 1e-3),
+        )
+    ):
         sizes = tuple(range(5, agents + 1)) if kind == "any" else (agents,)
         sample, target = sampler(data, 128, sizes), validation.states(slice(None), agents)[:1000]
         train_nri(
@@ -77,10 +83,10 @@ def train_modules(kind: str, folder: Path, *, samples: int, scale: float, seed: 
             lambda generator, sample=sample, agents=agents: sample(generator)[:, :agents],
             target[:, :agents],
             validation.edges[:1000, :agents, :agents],
-            Schedule(steps(count), rate=1e-3),
+            Schedule(steps(count), rate=rate),
             batch=128,
             starts=1,
-            seed=seed,
+            seed=seed + stage,
         )
     larger: HiddenStatePredictor | None = None
     for hidden in sorted(hidden_counts, reverse=True):

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.model.bundle import Bundle, load_bundle
-from siha_ros.model.dynamics import Evidence, smooth
-from siha_ros.model.edges import incoming_to_matrix
+from siha_ros.model.dynamics import Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.frame import TeamFrame, backward_velocity, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
@@ -32,7 +31,6 @@ Array = NDArray[np.float64]
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
-LARGEST_LOG_ODDS = 12.0
 
 
 class Estimator(Protocol):
@@ -82,7 +80,7 @@ def load_estimator(bundle: str | Path, device: str = "auto") -> Estimator:
 class _Memory:
     """What a team estimate leaves to the next one: the belief in each edge (log odds of the guiding type ``[A, A]``) and, of the n agents that
     were not seen throughout, their smoothed states ``[n, T, 2 P]`` and the filter's mean ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in
-    metres and seconds of the stream's own frame."""
+    metres and seconds of the stream's own frame; guessed: newest positions of agents that were never seen."""
 
     time: float
     log_odds: Array
@@ -91,6 +89,7 @@ class _Memory:
     states: Array
     mean: Array
     information: Array
+    guessed: dict[str, Array]
 
 
 @dataclass
@@ -161,11 +160,11 @@ class TeamEstimator:
         if len(missing):
             done = self._complete(window, order, missing, frame, visible, memory)
         else:
-            odds = self._believe(self._log_odds(visible), window, order, memory)
+            odds = self._believe(edge_log_odds(self.nri, visible, self.step_variance), window, order, memory)
             nothing = visible[:, :0]
             done = _Completion(nothing, odds, 0, 0.0, nothing.new_zeros(1, len(window.times), 0), nothing.new_zeros(1, len(window.times), 0, 0))
         states = torch.cat([visible, done.hidden], 1)
-        graph = _graph(done.log_odds)
+        graph = graph_of(done.log_odds)
         ahead = self.nri.forecast(states[:, :, -1], graph, self.bundle.config.horizon)
         return self._answer(window, order, missing, frame, states, ahead, graph, done, began)
 
@@ -219,18 +218,18 @@ class TeamEstimator:
         refinement = self.refinements.get(count)
 
         def believe(hidden: Tensor) -> Tensor:
-            return self._believe(self._log_odds(torch.cat([visible, hidden], 1)), window, order, memory)
+            return self._believe(edge_log_odds(self.nri, torch.cat([visible, hidden], 1), self.step_variance), window, order, memory)
 
+        if not known.any():
+            return self._guess(window, order, missing, frame, visible, memory)
+        odds = believe(start) if memory is None else self._tensor(memory.log_odds[np.ix_(order, order)])[None]
         if refinement is None:  # more gaps than HSP knows agents: the dynamics alone
             guess, variance = start, torch.full_like(self.step_variance, torch.inf)
-        elif not known.any():  # nothing was ever seen of them: the paper's loop
-            guess = self._name_slots(refinement(visible).hidden, window.last_position[missing], frame)
-            start, variance = guess, self.guess_variance[count] * frames
         else:
             if not known.all():
                 first = refinement.hsp_sa(visible)
                 start = torch.where(self._tensor(known).bool()[None, :, None, None], start, take_slots(first, align(first, start)))
-            guess = refinement.hsp_sg(visible, torch.sigmoid(believe(start)))
+            guess = refinement.hsp_sg(visible, torch.sigmoid(odds))
             guess, variance = take_slots(guess, align(guess, start)), self.guess_variance[count] * frames
         arrival, information = self._arrival(window, missing, frame, start, memory)
         velocity_copied = seen.clone()
@@ -243,14 +242,40 @@ class TeamEstimator:
             arrival_information=information,
             step_variance=self.step_variance,
         )
-        hidden, change, odds = start, 0.0, believe(start)
+        hidden, change = start, 0.0
         rounds = self.evidence_rounds if fresh else 1
         for _ in range(rounds):
-            smoothed = smooth(self.nri.decoder, visible, hidden, _graph(odds), evidence, iterations=2 if fresh else 1)
+            smoothed = smooth(self.nri.decoder, visible, hidden, graph_of(odds), evidence, iterations=2 if fresh else 1)
             change = float((smoothed.hidden - hidden)[..., : self.dims].abs().max()) * self.scale.position
             hidden = torch.where(seen.isfinite(), seen, smoothed.hidden)
             odds = believe(hidden)
         return _Completion(hidden, odds, rounds, change, smoothed.filtered, smoothed.filtered_information)
+
+    def _guess(
+        self, window: Window, order: NDArray[np.intp], missing: NDArray[np.intp], frame: TeamFrame, visible: Tensor, memory: _Memory | None
+    ) -> _Completion:
+        """Agents of which nothing was ever seen: the paper's refinement, its slots named by continuity with what was last said or seen."""
+        refined = self.refinements[len(missing)](visible)
+        last = window.last_position[missing].copy()
+        if memory is not None:
+            for row, agent in enumerate(missing):
+                if window.names[agent] in memory.guessed:
+                    last[row] = memory.guessed[window.names[agent]]
+        newest = refined.hidden[0, :, -1, : self.dims] * self.scale.position + frame.origin
+        distance = np.linalg.norm(last[:, None] - newest.cpu().double().numpy()[None], axis=-1)
+        slots = linear_sum_assignment(np.nan_to_num(distance))[1]
+        nodes = np.concatenate([np.arange(len(order) - len(missing)), len(order) - len(missing) + slots])
+        odds = refined.graph[:, nodes][:, :, nodes]
+        odds = odds[..., GUIDING_TYPE].clamp_min(1e-6).log() - odds[..., 0].clamp_min(1e-6).log()
+        nothing = visible[:, :0]
+        return _Completion(
+            refined.hidden[:, slots],
+            self._believe(odds, window, order, memory),
+            refined.rounds,
+            refined.change,
+            nothing.new_zeros(1, len(window.times), 0),
+            nothing.new_zeros(1, len(window.times), 0, 0),
+        )
 
     def _start(
         self, window: Window, missing: NDArray[np.intp], frame: TeamFrame, seen: Tensor, memory: _Memory | None
@@ -300,18 +325,7 @@ class TeamEstimator:
         mean = np.linalg.solve(flat + 1e-9 * np.eye(len(flat)), weighted.ravel())
         return self._tensor(mean)[None], torch.from_numpy(flat)[None].to(self.device)
 
-    def _name_slots(self, slots: Tensor, last: Array, frame: TeamFrame) -> Tensor:
-        """Like slots ``[1, n, T, 2 P]`` in the order of the agents that were last seen at ``last [n, P]`` (NaN: never, takes what is left)."""
-        newest = slots[0, :, -1, : self.dims] * self.scale.position + frame.origin
-        distance = np.linalg.norm(last[:, None] - newest.cpu().double().numpy()[None], axis=-1)
-        return slots[:, linear_sum_assignment(np.nan_to_num(distance))[1]]
-
     # belief in edges
-
-    def _log_odds(self, states: Tensor) -> Tensor:
-        logits = self.nri.encoder(states)
-        odds = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
-        return odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
     def _believe(self, odds: Tensor, window: Window, order: NDArray[np.intp], memory: _Memory | None) -> Tensor:
         """The belief so far, moved towards what this window says: slowly for pairs seen throughout, hardly for pairs that were not seen."""
@@ -370,20 +384,20 @@ class TeamEstimator:
         past_steps, future_steps = np.arange(1 - len(window.times), 1), np.arange(1, ahead.shape[2] + 1)
         past = self._metres(states[0], window, frame, past_steps)
         future = self._metres(ahead[0], window, frame, future_steps)[back]
+        features, unit = 2 * self.dims, self.unit.cpu().double().numpy()
+        tracked = list(missing) if done.filtered.shape[-1] else []
         information = done.filtered_information[0].cpu().double().numpy()
-        features = 2 * self.dims
-        unit = self.unit.cpu().double().numpy()
-        information = information.reshape(len(past_steps), len(missing), features, len(missing), features) / (unit[:, None, None] * unit)
-        filtered = done.filtered[0].unflatten(-1, (len(missing), features)).transpose(0, 1)
-        log_odds = done.log_odds[0].cpu().double().numpy()[np.ix_(back, back)]
+        information = information.reshape(len(past_steps), len(tracked), features, len(tracked), features) / (unit[:, None, None] * unit)
+        filtered = done.filtered[0].unflatten(-1, (len(tracked), features)).transpose(0, 1)
         memory = _Memory(
             time=float(window.times[-1]),
-            log_odds=log_odds,
-            names=[window.names[agent] for agent in missing],
+            log_odds=done.log_odds[0].cpu().double().numpy()[np.ix_(back, back)],
+            names=[window.names[agent] for agent in tracked],
             times=window.times,
-            states=past[len(order) - len(missing) :],
+            states=past[len(order) - len(tracked) :],
             mean=self._metres(filtered, window, frame, past_steps).transpose(1, 0, 2),
             information=information,
+            guessed={window.names[agent]: past[back[agent], -1, : self.dims] for agent in missing} if not tracked else {},
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
@@ -428,13 +442,6 @@ class TeamEstimator:
         estimate.position_95 = radius
         later, _ = errors["forecast"].at(estimate.forecast.times - window.times[-1])
         estimate.forecast.covariance = (width[:, -1:, None, None] ** 2 + later[None, :, None, None] ** 2) * eye
-
-
-def _graph(log_odds: Tensor) -> Tensor:
-    """Log odds ``[B, A, A]`` to probabilities of both types ``[B, A, A, 2]`` with a zero diagonal."""
-    on = torch.sigmoid(log_odds)
-    off_diagonal = 1 - torch.eye(log_odds.shape[-1], device=log_odds.device)
-    return torch.stack([1 - on, on], -1) * off_diagonal.unsqueeze(-1)
 
 
 def fill_gaps(states: Array, step: float) -> Array:

@@ -19,10 +19,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from siha_ros.model.edges import matrix_to_incoming
-from siha_ros.model.nri import Decoder, PairLinear
+from siha_ros.model.edges import incoming_to_matrix, matrix_to_incoming
+from siha_ros.model.nri import NRI, Decoder, PairLinear
+from siha_ros.model.refinement import GUIDING_TYPE
 
 SEEN_DEVIATION = 1e-3  # of a seen state, normalised
+LARGEST_LOG_ODDS = 12.0
+EDGE_CAUTION = 5.0  # the decoder's errors are not independent from step to step: evidence counts for a fifth
+EDGE_PRIOR = 4.0  # information of an edge weight before any evidence: a deviation of 1/2
 
 
 @dataclass
@@ -83,22 +87,65 @@ def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> t
         received = received + (torch.relu(outer) * strength).sum(-2)
         open1, open2 = (inner > 0).to(x.dtype), (outer > 0).to(x.dtype) * strength
         sent = open1[:, :, receiver, slot].unsqueeze(-2) * pair.sender.weight.T
-        sent = (sent @ second.weight.T) * open2[:, :, receiver, slot].unsqueeze(-2) * sends
+        sent = _map(sent, second.weight) * open2[:, :, receiver, slot].unsqueeze(-2) * sends
         heard = open1[:, :, first:].unsqueeze(-2) * pair.receiver.weight.T
-        heard = ((heard @ second.weight.T) * open2[:, :, first:].unsqueeze(-2)).sum(-3)
+        heard = (_map(heard, second.weight) * open2[:, :, first:].unsqueeze(-2)).sum(-3)
         sent[:, :, own, own + first] += heard
         change = change + sent
     assert isinstance(received, Tensor) and isinstance(change, Tensor)
 
     inner = decoder.update1(torch.cat([x, received], -1))
     outer = decoder.update2(torch.relu(inner))
-    slope = change @ decoder.update1.weight[:, features:].T
+    slope = _map(change, decoder.update1.weight[:, features:])
     slope[:, :, own, own + first] += decoder.update1.weight[:, :features].T
-    slope = (slope * (inner > 0)[:, :, None, :, None]) @ decoder.update2.weight.T
-    slope = (slope * (outer > 0)[:, :, None, :, None]) @ decoder.update3.weight.T
+    slope = _map(slope * (inner > 0)[:, :, None, :, None], decoder.update2.weight)
+    slope = _map(slope * (outer > 0)[:, :, None, :, None], decoder.update3.weight)
     slope[:, :, own, own + first] += torch.eye(features, dtype=x.dtype, device=x.device)
     predicted = x + decoder.update3(torch.relu(outer))
     return predicted, slope.permute(0, 1, 3, 5, 2, 4).flatten(4, 5).flatten(2, 3)
+
+
+def _map(rows: Tensor, weight: Tensor) -> Tensor:
+    """``rows [..., in]`` times ``weight [out, in]``, as one matrix product whatever the strides (matmul may make it thousands of small ones)."""
+    return (rows.reshape(-1, rows.shape[-1]) @ weight.T).unflatten(0, rows.shape[:-1])
+
+
+@torch.no_grad()
+def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance: Tensor, tied: bool) -> Tensor:
+    """Log odds ``[B, A, A]`` that the steps of each receiver give to a guiding edge from each sender, beside what the encoder says.
+
+    The decoder sums messages weighted by their edges, so the weights w of a receiver's edges that explain its steps best are a small
+    least squares problem about ``graph [B, A, A, K]``: N(mean, spread^2) for each w, and log N(1) - log N(0) = (mean - 1/2) / spread^2.
+    states ``[B, A, T, D]``; tied: both directions of a pair are one edge and their evidence adds up.
+    """
+    agents, features = states.shape[1], states.shape[3]
+    x = states[:, :, 1:-1].transpose(1, 2)  # the first velocity of a window is a copy of the second
+    edges = matrix_to_incoming(graph).unsqueeze(1)
+    received: Tensor | float = 0.0
+    message: Tensor | None = None
+    for layer, kind in enumerate(decoder.used):
+        sent = torch.relu(decoder.message2[layer](torch.relu(decoder.message1[layer](x))))
+        received = received + (sent * edges[..., kind : kind + 1]).sum(-2)
+        if kind == GUIDING_TYPE:
+            message = sent
+    assert message is not None and isinstance(received, Tensor)
+    inner = decoder.update1(torch.cat([x, received], -1))
+    outer = decoder.update2(torch.relu(inner))
+    slope = _map(message, decoder.update1.weight[:, features:])
+    slope = _map(slope * (inner > 0).unsqueeze(-2), decoder.update2.weight)
+    slope = _map(slope * (outer > 0).unsqueeze(-2), decoder.update3.weight)  # [B, T - 2, A, A - 1, D]
+    surprise = states[:, :, 2:].transpose(1, 2) - x - decoder.update3(torch.relu(outer))
+
+    weight = 1 / step_variance.double()
+    slope = slope.double().permute(0, 2, 3, 1, 4).flatten(3)  # [B, A, A - 1, (T - 2) D]
+    weighted = slope * weight.repeat(states.shape[2] - 2)
+    surprise = surprise.double().transpose(1, 2).flatten(2).unsqueeze(-1)
+    information = weighted @ slope.transpose(2, 3) + EDGE_PRIOR * torch.eye(agents - 1, dtype=torch.double, device=states.device)
+    spread = torch.linalg.inv(information)
+    now = edges[:, 0, ..., GUIDING_TYPE].double()
+    mean = now + (spread @ (weighted @ surprise)).squeeze(-1)
+    odds = incoming_to_matrix(((mean - 0.5) / spread.diagonal(dim1=-2, dim2=-1)).unsqueeze(-1)).squeeze(-1)
+    return (odds + odds.transpose(1, 2) if tied else odds).to(states.dtype)
 
 
 @torch.no_grad()
@@ -148,7 +195,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     # forward: information filter; backward: smoother
     step = torch.diag(precision_step)
     gains, means, spreads = [], [], []
-    filtered, filtered_information = [], []
+    arrived, arrived_vector = [], []
     before = torch.zeros(batch, size, size, dtype=torch.double, device=hidden.device)
     before_vector = torch.zeros(batch, size, dtype=torch.double, device=hidden.device)
     if evidence.arrival is not None and evidence.arrival_information is not None:
@@ -156,8 +203,8 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
         before_vector = (before @ (evidence.arrival.double() - point[:, 0]).unsqueeze(-1)).squeeze(-1)
     tiny = 1e-9 * torch.eye(size, dtype=torch.double, device=hidden.device)
     for t in range(frames):
-        filtered.append(torch.linalg.solve(before + tiny, before_vector))
-        filtered_information.append(before)
+        arrived.append(before)
+        arrived_vector.append(before_vector)
         now, now_vector = before + information[:, t], before_vector + vector[:, t]
         if t + 1 == frames:
             break
@@ -181,11 +228,31 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
         changes.append(change)
         covariances.append(covariance)
     moved = point + torch.stack(changes[::-1], 1)
+    filtered_information = torch.stack(arrived, 1)
+    filtered = point + torch.linalg.solve(filtered_information + tiny, torch.stack(arrived_vector, 1))
     residual = (surprise[:, 1:].square() * precision_seen).mean((1, 2))
     return Smoothed(
         hidden=moved.unflatten(2, (agents, features)).transpose(1, 2).to(hidden.dtype),
         covariance=torch.stack(covariances[::-1], 1),
-        filtered=point + torch.stack(filtered, 1),
-        filtered_information=torch.stack(filtered_information, 1),
+        filtered=filtered,
+        filtered_information=filtered_information,
         residual=residual,
     )
+
+
+@torch.no_grad()
+def edge_log_odds(nri: NRI, states: Tensor, step_variance: Tensor) -> Tensor:
+    """Log odds ``[B, A, A]`` of a guiding edge: the encoder's and, beside it, what the decoder's steps say (:func:`edge_evidence`)."""
+    logits = nri.encoder(states)
+    odds = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
+    odds = odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+    evidence = edge_evidence(nri.decoder, states, graph_of(odds), EDGE_CAUTION * step_variance, nri.config.tied)
+    return (odds + evidence).clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+
+
+def graph_of(log_odds: Tensor) -> Tensor:
+    """Log odds ``[B, A, A]`` to probabilities of both types ``[B, A, A, 2]`` with a zero diagonal."""
+    on = torch.sigmoid(log_odds)
+    off_diagonal = 1 - torch.eye(log_odds.shape[-1], device=log_odds.device)
+    return torch.stack([1 - on, on], -1) * off_diagonal.unsqueeze(-1)
+
