@@ -1,0 +1,307 @@
+"""The command ``siha``: train, evaluate, bench, look into bundles, and start what runs over ROS 2.
+
+Modules are imported by the command that needs them. What cannot be done is said in one line, with exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+EXTERNAL = {
+    "node": ("siha_ros.node.main", "start the node; options of ROS 2 follow: siha node --ros-args -p bundle:=body"),
+    "view": ("siha_ros.viewer.main", "show a running node in the browser"),
+    "simulate": ("siha_ros.demo.simulator", "publish a simulated robot team that loses members"),
+}
+
+
+class CommandError(ValueError):
+    """What a user can mend; the message is one line."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code: 0, 2 for input that cannot be used, 130 when interrupted."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if arguments and arguments[0] in EXTERNAL:
+            return _external(arguments[0], arguments[1:])
+        options = _parser().parse_args(arguments)
+        if getattr(options, "threads", None):
+            os.environ["OMP_NUM_THREADS"] = str(options.threads)
+        run: Callable[[argparse.Namespace], None] = options.run
+        run(options)
+    except KeyboardInterrupt:
+        print("siha: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except (ValueError, OSError, ImportError) as error:
+        print(f"siha: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _external(name: str, arguments: list[str]) -> int:
+    from importlib import import_module
+
+    try:
+        module = import_module(EXTERNAL[name][0])
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        raise CommandError(
+            f"siha {name} needs {missing}: source a ROS 2 and the built package, or run make setup"
+        ) from None
+    result: int | None = module.main(arguments)
+    return result or 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "siha",
+        description="Where the hidden members of a robot team or body are, who influences whom, and where all go.",
+        epilog="`siha COMMAND --help` tells the options of a command.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _train_options(commands)
+    _evaluate_options(commands)
+    _bench_options(commands)
+    bundle = commands.add_parser("bundle", help="look into a bundle").add_subparsers(metavar="COMMAND", required=True)
+    info = bundle.add_parser("info", help="what a bundle holds, what it is for, and how good it is")
+    info.add_argument("bundle", metavar="DIR", help="folder of a bundle, or the name of a shipped one")
+    info.set_defaults(run=_bundle_info)
+    for name, (_, text) in EXTERNAL.items():
+        commands.add_parser(name, help=text, add_help=False)
+    return parser
+
+
+# train
+
+
+def _train_options(commands: Any) -> None:
+    train = commands.add_parser("train", help="train a bundle").add_subparsers(metavar="BUNDLE", required=True)
+    springs = train.add_parser("springs_team", help="the simulated robot team; data are simulated on the way")
+    springs.add_argument(
+        "--set",
+        choices=("any", "fresh"),
+        default="any",
+        help="any: windows of any time in the team's frame, as in the node (default). fresh: the paper's, frames 1-50",
+    )
+    springs.add_argument("--samples", type=_positive, default=None, help="training windows to simulate")
+    springs.add_argument(
+        "--out",
+        type=Path,
+        default=None,
+        help="folder of the bundle (default: bundles/springs_team, or bundles/springs_fresh)",
+    )
+    springs.set_defaults(run=_train_springs)
+    body = train.add_parser("body", help="a walking body, from motion capture")
+    body.add_argument("--data", type=Path, required=True, help="folder with one .asf file and its .amc files")
+    body.add_argument(
+        "--out", type=Path, default=Path("bundles/body"), help="folder of the bundle (default: %(default)s)"
+    )
+    body.set_defaults(run=_train_body)
+    for command in (springs, body):
+        command.add_argument(
+            "--work",
+            type=Path,
+            default=None,
+            help="folder of checkpoints, logs and curves; an interrupted run goes on from it (default: training/NAME)",
+        )
+        command.add_argument(
+            "--scale", type=_factor, default=1.0, help="multiplies the length of every stage (default: %(default)s)"
+        )
+        command.add_argument("--seed", type=_seed, default=0)
+        command.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
+
+
+def _train_springs(options: argparse.Namespace) -> None:
+    from offline_training.springs import train_bundle
+
+    name = "springs_team" if options.set == "any" else "springs_fresh"
+    chosen = {} if options.samples is None else {"samples": options.samples}
+    _set_threads(options)
+    out = train_bundle(
+        options.set,
+        options.out or Path("bundles") / name,
+        options.work or Path("training") / name,
+        scale=options.scale,
+        seed=options.seed,
+        **chosen,
+    )
+    print(f"wrote {out or options.out or Path('bundles') / name}")
+
+
+def _train_body(options: argparse.Namespace) -> None:
+    from offline_training.body import train_bundle
+
+    _check_folder(options.data, "--data")
+    _set_threads(options)
+    train_bundle(
+        options.data,
+        options.out,
+        options.work or Path("training") / options.out.name,
+        scale=options.scale,
+        seed=options.seed,
+    )
+    print(f"wrote {options.out}")
+
+
+# evaluate
+
+
+def _evaluate_options(commands: Any) -> None:
+    evaluate = commands.add_parser("evaluate", help="measure a bundle on recordings it was not trained on")
+    evaluate.add_argument(
+        "--bundle", required=True, metavar="DIR", help="folder of a bundle, or the name of a shipped one"
+    )
+    evaluate.add_argument(
+        "--set",
+        choices=("fresh", "any"),
+        default=None,
+        help="springs: which test set (default: the one the bundle is for)",
+    )
+    evaluate.add_argument(
+        "--samples", type=_positive, default=None, metavar="N", help="test windows (default: 2000; a body: all)"
+    )
+    evaluate.add_argument(
+        "--data", type=Path, default=None, metavar="FOLDER", help="a body: folder with one .asf file and its .amc files"
+    )
+    who = evaluate.add_mutually_exclusive_group()
+    who.add_argument("--hide", metavar="LIMB", default=None, help="a body: the limb that is hidden")
+    who.add_argument(
+        "--hidden", type=_positive, default=None, metavar="N", help="like agents: how many are hidden (default: 2)"
+    )
+    evaluate.add_argument(
+        "--lose",
+        default="whole",
+        metavar="whole|FRAME",
+        help="hidden in the whole window, or from a frame of it on (default: whole)",
+    )
+    evaluate.add_argument(
+        "--losses",
+        type=_positive,
+        default=None,
+        metavar="N",
+        help="instead: N losses at random times of long runs, estimates one after another as in the node",
+    )
+    evaluate.add_argument(
+        "--rate",
+        type=_factor,
+        default=5.0,
+        metavar="HZ",
+        help="with --losses: estimates a second (default: %(default)s)",
+    )
+    evaluate.add_argument(
+        "--split", choices=("test", "validation"), default="test", help="which recordings (default: test)"
+    )
+    evaluate.add_argument("--seed", type=_seed, default=0)
+    evaluate.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
+    evaluate.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
+    evaluate.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the report there too")
+    evaluate.set_defaults(run=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from siha_ros.cli_evaluate import evaluate_command
+
+    _check_writable(options.json)
+    _set_threads(options)
+    report, text = evaluate_command(options)
+    print(text)
+    _write_json(options.json, report)
+
+
+# bench, bundle info
+
+
+def _bench_options(commands: Any) -> None:
+    bench = commands.add_parser("bench", help="speed of training, and of one window of the shipped bundles")
+    bench.add_argument(
+        "--bundles", nargs="*", default=None, metavar="DIR", help="bundles to measure (default: the shipped ones)"
+    )
+    bench.add_argument("--repeats", type=_positive, default=200, help="windows measured (default: %(default)s)")
+    bench.add_argument(
+        "--threads",
+        type=_positive,
+        nargs="*",
+        default=None,
+        help="numbers of threads of PyTorch (default: 1 and all cores)",
+    )
+    bench.add_argument("--no-training", action="store_true", help="leave the training speeds out")
+    bench.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the report there too")
+    bench.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from siha_ros.bench import bench, table
+
+    _check_writable(options.json)
+    report = bench(options.bundles, options.repeats, options.threads, training=not options.no_training)
+    print(table(report))
+    _write_json(options.json, report)
+
+
+def _bundle_info(options: argparse.Namespace) -> None:
+    from siha_ros.bundle_info import describe
+    from siha_ros.resources import bundle_path
+
+    print(describe(bundle_path(options.bundle)))
+
+
+# arguments and files
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative, expected a whole number from 0 on")
+    return number
+
+
+def _factor(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+for _type, _name in ((_positive, "number"), (_seed, "number"), (_factor, "number")):
+    _type.__name__ = _name
+
+
+def _set_threads(options: argparse.Namespace) -> None:
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
+
+
+def _check_folder(folder: Path, option: str) -> None:
+    if not folder.is_dir():
+        raise CommandError(f"{option} {folder}: no such folder")
+
+
+def _check_writable(file: Path | None) -> None:
+    if file is not None and not file.absolute().parent.is_dir():
+        raise CommandError(f"--json {file}: the folder {file.absolute().parent} does not exist")
+
+
+def _write_json(file: Path | None, content: dict[str, Any]) -> None:
+    if file is not None:
+        file.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

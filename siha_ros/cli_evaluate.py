@@ -1,0 +1,274 @@
+"""``siha evaluate``: the data for a bundle, the methods it is compared with, and the report as a table.
+
+Imports offline_training, for its data.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
+from siha_ros.dynamics_roll import DynamicsRoll
+from siha_ros.estimator import Estimator, load_estimator
+from siha_ros.model.bundle import BundleConfig
+from siha_ros.replay.evaluate import evaluate
+from siha_ros.replay.losses import report, run_losses
+from siha_ros.replay.windows import Recording
+from siha_ros.window.types import WindowEstimator
+
+FUTURE = {"springs": 50, "body": 25}
+TEST_SAMPLES = 2000
+
+
+def evaluate_command(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """The report and its text. Raises ValueError, in one line, for options that do not go with the bundle."""
+    estimator = load_estimator(options.bundle, options.device)
+    config = estimator.bundle.config
+    lost_at = _lost_at(options.lose, config)
+    if config.identified:
+        _refuse(options, config, "set", "hidden")
+        return _body(options, estimator, lost_at)
+    _refuse(options, config, "data", "hide")
+    return _team(options, estimator, lost_at)
+
+
+def _refuse(options: argparse.Namespace, config: BundleConfig, *names: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name} does not go with the bundle {config.name} of the system {config.system}")
+
+
+def _lost_at(text: str, config: BundleConfig) -> int:
+    if text == "whole":
+        return 0
+    if not text.isdigit() or not 1 <= int(text) < config.window:
+        raise ValueError(f"--lose {text}: expected whole, or a frame from 1 to {config.window - 1}")
+    return int(text)
+
+
+def baselines(estimator: Estimator) -> dict[str, WindowEstimator]:
+    """What is always compared with, by its name in reports."""
+    horizon = max(estimator.bundle.config.horizon, 1)
+    return {kind.name: kind(horizon=horizon) for kind in (Hold, ConstantVelocity, MeanVisible)}
+
+
+# the simulated team
+
+
+def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tuple[dict[str, Any], str]:
+    from offline_training.datasets.losses import team_losses
+    from offline_training.datasets.simulated import SEEDS, springs_windows
+
+    config = estimator.bundle.config
+    if config.system != "springs":
+        raise ValueError(f"no test data for the system {config.system!r} of the bundle {config.name}")
+    hidden = options.hidden or config.max_hidden
+    if hidden > config.count - 3:
+        raise ValueError(f"--hidden {hidden}: at least 3 of {config.count} agents must be seen")
+    kind = options.set or ("any" if config.frame == "team" else "fresh")
+    seed = SEEDS[options.split] + options.seed
+    methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator)}
+    if options.losses:
+        methods["dynamics_roll"] = DynamicsRoll(estimator.bundle)
+        runs = team_losses(options.losses, hidden, options.split, options.seed)
+        data = f"springs, 60 s runs of a connected team, {options.split}"
+        return _losses(options, config, methods, runs, data, seed)
+    windows = springs_windows(
+        kind, options.split, options.samples or TEST_SAMPLES, future=FUTURE["springs"], seed=options.seed
+    )
+    recording = Recording(
+        [f"robot_{agent + 1}" for agent in range(config.count)],
+        windows.positions.double().numpy(),
+        windows.velocities.double().numpy() if config.velocity == "measured" else None,
+        windows.edges.numpy(),
+        config.dt,
+    )
+    lost = np.arange(config.count - hidden, config.count)
+    result = evaluate(
+        estimator.bundle,
+        recording,
+        lost,
+        methods,
+        lost_at=lost_at,
+        data=f"springs {kind} {options.split}",
+        seed=seed,
+        progress=True,
+    )
+    return result, evaluation_table(result)
+
+
+# a body
+
+
+def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tuple[dict[str, Any], str]:
+    from offline_training.datasets.body import TEST, VALIDATION, walks
+    from offline_training.datasets.cmu_mocap import load_subject
+    from offline_training.datasets.losses import body_losses
+
+    config = estimator.bundle.config
+    if options.data is None:
+        raise ValueError(
+            f"--data FOLDER is needed for the bundle {config.name}: the folder with the .asf and .amc files"
+        )
+    numbers = TEST if options.split == "test" else VALIDATION
+    trials = [trial for trial in load_subject(options.data) if trial.name.split("_")[-1] in numbers]
+    used = [trial.name for trial in trials if trial.name in config.training.trials]
+    if used:
+        raise ValueError(f"--data {options.data}: the bundle was trained on {', '.join(used)}")
+    if not trials:
+        raise ValueError(f"--data {options.data}: none of the {options.split} trials {', '.join(numbers)} is there")
+    if options.hide is None and not options.losses:
+        raise ValueError(f"--hide LIMB is needed, one of {', '.join(config.limbs)}")
+    if options.hide is not None and options.hide not in config.limbs:
+        raise ValueError(f"--hide {options.hide}: expected one of {', '.join(config.limbs)}")
+    index = {name: number for number, name in enumerate(trials[0].joints)}
+    limbs = {
+        limb: np.array([index[joint] for joint in joints])
+        for limb, joints in config.limbs.items()
+        if options.hide in (None, limb)
+    }
+    data = f"CMU motion capture, {options.split} trials {', '.join(trial.name for trial in trials)}"
+    methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator), **_ridges(estimator)}
+    if options.losses:
+        runs = body_losses(trials, limbs, options.losses, config.window * config.dt, options.seed)
+        return _losses(options, config, methods, runs, data, options.seed)
+    frames = config.window + FUTURE["body"]
+    cut = np.concatenate([walk.windows(frames) for walk in walks(trials)])
+    if options.samples and options.samples < len(cut):
+        cut = cut[np.sort(np.random.default_rng(options.seed).choice(len(cut), options.samples, replace=False))]
+    recording = Recording(list(trials[0].joints), cut, None, None, config.dt)
+    result = evaluate(
+        estimator.bundle,
+        recording,
+        limbs[options.hide],
+        methods,
+        lost_at=lost_at,
+        data=data,
+        seed=options.seed,
+        progress=True,
+    )
+    return result, evaluation_table(result)
+
+
+def _ridges(estimator: Estimator) -> dict[str, WindowEstimator]:
+    return {}
+
+
+def _losses(
+    options: argparse.Namespace,
+    config: BundleConfig,
+    methods: Mapping[str, WindowEstimator],
+    runs: Any,
+    data: str,
+    seed: int,
+) -> tuple[dict[str, Any], str]:
+    losses = run_losses(
+        config, methods, runs, rate=options.rate, seed=options.seed, progress=True, total=options.losses
+    )
+    result = report(losses, config, data=data, seed=seed, rate=options.rate)
+    return result, losses_table(result)
+
+
+# tables
+
+
+def evaluation_table(result: Mapping[str, Any]) -> str:
+    """The report of an evaluation for people."""
+    columns = {
+        "mse_hsp_mean": "MSE hidden",
+        "mse_hsp_median": "median",
+        "mse_fsp_onestep_visible": "1-step seen",
+        "mse_fsp_onestep_hidden": "1-step hid.",
+        "mse_fsp_openloop_visible": "open seen",
+        "mse_fsp_openloop_hidden": "open hid.",
+        "acc_vv": "V-V %",
+        "acc_vh": "V-H %",
+        "acc_hh": "H-H %",
+        "error_cm_window": "cm window",
+        "error_cm_newest": "cm newest",
+        "rmse_cm_newest": "rmse newest",
+    }
+    rows = [["method", *columns.values()]]
+    for name, figures in result["methods"].items():
+        rows.append([name, *(_short(figures.get(key), key) for key in columns)])
+    lost = "whole window" if not result["lost_at"] else f"from frame {result['lost_at']} on"
+    head = [
+        f"{result['data']}: {result['samples']} windows, seed {result['seed']}",
+        f"hidden ({lost}): {', '.join(result['hidden'])}; compared: {result['alignment']}",
+    ]
+    tail = []
+    if "floor" in result:
+        share, floor = result["floor"]["agents_percent"], result["floor"]["mse_hsp_mean"]
+        tail = [
+            f"{share:.2f} % of the hidden agents have no path to one that is seen: "
+            f"they add {floor:.2g} to the mean MSE of whatever method"
+        ]
+    return "\n".join([*head, "", *_columns(rows), *tail])
+
+
+def losses_table(result: Mapping[str, Any]) -> str:
+    """The report of losses for people."""
+    labels = list(next(iter(result["methods"].values())))
+    rows = [["rmse (median) in cm, s since loss", *labels]]
+    for name, bins in result["methods"].items():
+        rows.append(
+            [
+                name,
+                *(
+                    "-" if bins[label] is None else f"{bins[label]['rmse_cm']:.1f} ({bins[label]['median_cm']:.1f})"
+                    for label in labels
+                ),
+            ]
+        )
+    against = result["against_best_baseline"]
+    if against:
+        rows.append(
+            [
+                "siha / best baseline",
+                *("-" if against[label] is None else f"{against[label]['ratio']:.2f}" for label in labels),
+            ]
+        )
+    inside = result["methods"].get("siha")
+    if inside:
+        rows.append(
+            [
+                "siha: % inside its 95 % radius",
+                *("-" if inside[label] is None else f"{inside[label]['inside_95_percent']:.0f}" for label in labels),
+            ]
+        )
+    graph = {block: value for block, value in result["graph_accuracy"].items() if value is not None}
+    tail = (
+        ["graph while lost: " + ", ".join(f"{block.upper()} {value:.1f} %" for block, value in graph.items())]
+        if graph
+        else []
+    )
+    if "estimate_ms" in result:
+        fast, slow = result["estimate_ms"]["p50"], result["estimate_ms"]["p99"]
+        tail.append(f"one estimate: p50 {fast:.1f} ms, p99 {slow:.1f} ms; not finite: {result['nonfinite']}")
+    head = (
+        f"{result['data']}: {result['losses']} losses of {result['lost_agents']} agents, "
+        f"{result['rate_hz']:g} estimates a second, seed {result['seed']}; by name"
+    )
+    return "\n".join([head, "", *_columns(rows), *tail])
+
+
+def _short(value: float | None, key: str) -> str:
+    if value is None:
+        return "-"
+    if key.startswith("mse"):
+        return f"{value:.2e}"
+    return f"{value:.1f}" if key.startswith("acc") else f"{value:.2f}"
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]

@@ -1,0 +1,274 @@
+"""Losses in long runs, as a live node meets them: agents fall silent at a random time, and estimates follow one
+another.
+
+Each estimate continues from the one before. Errors are taken by name in the newest frame, by time since the loss,
+beside the baselines on the same windows. Runs come from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS
+from siha_ros.model.bundle import BundleConfig, ErrorTable
+from siha_ros.replay.bootstrap import ratio_interval
+from siha_ros.replay.metrics import edge_accuracy
+from siha_ros.replay.windows import window_of
+from siha_ros.window.types import Estimate, Window, WindowEstimator
+
+LEAD_IN = 3.0  # s of estimates before a loss: what a node that has been running knows
+TABLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A long recording: positions f8[A, F, P] (m), dt (s) between its frames, the true graph bool[A, A] where known;
+    agents that are lost from frame ``lost_at`` to frame ``end``."""
+
+    names: list[str]
+    positions: NDArray[np.float64]
+    dt: float
+    edges: NDArray[np.bool_] | None
+    lost: NDArray[np.intp]
+    lost_at: int
+    end: int
+
+
+@dataclass
+class Trace:
+    """What one method said in all losses, one row for each estimate and lost agent.
+
+    loss: which loss. since: s. error: truth minus estimate in the newest frame (m). radius: of 95 % that the method
+    gave (m).
+    """
+
+    loss: list[int] = field(default_factory=list)
+    since: list[float] = field(default_factory=list)
+    error: list[NDArray[np.float64]] = field(default_factory=list)
+    radius: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Losses:
+    """Everything that :func:`run_losses` collects. graph: for each estimate after a loss the predicted edge types and
+    the true ones i8[A, A], lost agents last. forecast: rows of (seconds ahead, error f8[P] (m)) of agents that were
+    seen. ms: of each estimate of siha."""
+
+    traces: dict[str, Trace]
+    predicted: list[NDArray[np.int8]]
+    truth: list[NDArray[np.int8]]
+    forecast: list[tuple[float, NDArray[np.float64]]]
+    ms: list[float]
+    nonfinite: int
+    count: int
+    lost_agents: int
+
+
+def run_losses(
+    config: BundleConfig,
+    methods: Mapping[str, WindowEstimator],
+    runs: Iterable[Run],
+    *,
+    rate: float,
+    seed: int = 0,
+    progress: bool = False,
+    total: int | None = None,
+) -> Losses:
+    """Run every method through every loss at ``rate`` estimates a second; the method named siha also gives graph and
+    forecast.
+    """
+    out = Losses({name: Trace() for name in methods}, [], [], [], [], 0, 0, 0)
+    random = np.random.default_rng(seed)
+    for run in tqdm(runs, "losses", total=total, disable=not progress, smoothing=0.05):
+        out.lost_agents = len(run.lost)
+        previous: dict[str, Estimate | None] = dict.fromkeys(methods)
+        for frame in estimate_frames(config, run, rate, float(random.random())):
+            window = live_window(config, run, frame)
+            for name, method in methods.items():
+                estimate = previous[name] = method.estimate(window, previous[name])
+                finite = np.isfinite(estimate.positions).all() and np.isfinite(estimate.adjacency).all()
+                out.nonfinite += not finite
+                if name == "siha":
+                    out.ms.append(estimate.ms)
+                if frame >= run.lost_at:
+                    _note(out, name, run, frame, estimate)
+        out.count += 1
+    return out
+
+
+def estimate_frames(config: BundleConfig, run: Run, rate: float, phase: float) -> list[int]:
+    """Newest frames of the windows of a run: from the lead-in to the loss's end, ``rate`` a second, at a phase of 0 to
+    1 steps.
+    """
+    step = 1 / (rate * run.dt)
+    first = max((config.window - 1) * _stride(config, run), run.lost_at - round(LEAD_IN / run.dt))
+    count = int((run.end - 1 - first) / step - phase) + 1
+    return [first + round((phase + number) * step) for number in range(max(count, 0))]
+
+
+def live_window(config: BundleConfig, run: Run, newest: int) -> Window:
+    """The window that ends at frame ``newest`` of a run, with what a node would know of its agents' past."""
+    stride = _stride(config, run)
+    frames = newest - stride * np.arange(config.window - 1, -1, -1)
+    observed = np.ones((len(run.names), config.window), dtype=bool)
+    observed[run.lost] = frames < run.lost_at
+    last = np.full(len(run.names), newest)
+    last[run.lost] = min(run.lost_at - 1, newest)
+    who = np.arange(len(run.names))
+    where, before = run.positions[who, last], run.positions[who, last - stride]
+    known = last * run.dt, where, (where - before) / config.dt
+    return window_of(run.names, frames * run.dt, run.positions[:, frames], observed, None, known)
+
+
+def _stride(config: BundleConfig, run: Run) -> int:
+    stride = round(config.dt / run.dt)
+    if stride < 1 or abs(stride * run.dt - config.dt) > 1e-3 * config.dt:
+        raise ValueError(f"runs of {run.dt:.4g} s a frame do not fit the grid of {config.dt:.4g} s of the bundle")
+    return stride
+
+
+def _note(out: Losses, name: str, run: Run, frame: int, estimate: Estimate) -> None:
+    trace = out.traces[name]
+    since = (frame - run.lost_at + 1) * run.dt
+    for agent in run.lost:
+        trace.loss.append(out.count)
+        trace.since.append(since)
+        trace.error.append(run.positions[agent, frame] - estimate.positions[agent, -1])
+        trace.radius.append(float(estimate.position_95[agent, -1]))
+    if name != "siha":
+        return
+    order = np.concatenate([np.setdiff1d(np.arange(len(run.names)), run.lost), run.lost])
+    if run.edges is not None:
+        out.predicted.append(estimate.adjacency.argmax(-1)[np.ix_(order, order)].astype(np.int8))
+        out.truth.append(run.edges[np.ix_(order, order)].astype(np.int8))
+    ahead = np.round((estimate.forecast.times - estimate.times[-1]) / run.dt).astype(int) + frame
+    for place in range(0, len(ahead), max(1, len(ahead) // 10)):
+        if ahead[place] < run.positions.shape[1]:
+            seconds = float(estimate.forecast.times[place] - estimate.times[-1])
+            for agent in order[: len(order) - len(run.lost)]:
+                out.forecast.append(
+                    (seconds, run.positions[agent, ahead[place]] - estimate.forecast.positions[agent, place])
+                )
+
+
+def report(losses: Losses, config: BundleConfig, *, data: str, seed: int, rate: float) -> dict[str, Any]:
+    """The report of ``siha evaluate --losses``: errors in cm by time since loss and method, siha against the best
+    baseline, graph accuracy.
+    """
+    bins = BODY_BINS if config.identified else TEAM_BINS
+    limits = np.array(list(bins.values()))
+    labels = [*bins, "all"]
+    sums = {name: _by_loss(trace, limits, losses.count) for name, trace in losses.traces.items()}
+    methods: dict[str, Any] = {}
+    for name, trace in losses.traces.items():
+        place = np.searchsorted(limits, trace.since)
+        distance = np.linalg.norm(trace.error, axis=-1) * 100
+        held = distance <= 100 * np.array(trace.radius)
+        rows: dict[str, Any] = {}
+        for number, label in enumerate(labels):
+            chosen = distance[place == number] if label != "all" else distance
+            inside = held[place == number] if label != "all" else held
+            rows[label] = None
+            if len(chosen):
+                rows[label] = {
+                    "rmse_cm": float(np.sqrt(np.mean(chosen**2))),
+                    "mean_cm": float(chosen.mean()),
+                    "median_cm": float(np.median(chosen)),
+                    "inside_95_percent": 100 * float(inside.mean()),
+                    "estimates": len(chosen),
+                }
+        methods[name] = rows
+    out: dict[str, Any] = {
+        "schema": 1,
+        "data": data,
+        "seed": seed,
+        "losses": losses.count,
+        "lost_agents": losses.lost_agents,
+        "rate_hz": rate,
+        "nonfinite": losses.nonfinite,
+        "methods": methods,
+        "against_best_baseline": _against_best(sums, labels),
+        "graph_accuracy": _graph_accuracy(losses),
+    }
+    if losses.ms:
+        out["estimate_ms"] = {"p50": float(np.percentile(losses.ms, 50)), "p99": float(np.percentile(losses.ms, 99))}
+    return out
+
+
+def _by_loss(trace: Trace, limits: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """f8[losses, bins + 1]: summed squared errors (m^2) of each loss in each bin, and over all."""
+    sums = np.zeros((count, len(limits) + 1))
+    squares = np.square(trace.error).sum(-1)
+    np.add.at(sums, (np.array(trace.loss), np.searchsorted(limits, trace.since)), squares)
+    sums[:, -1] = sums[:, :-1].sum(1)
+    return sums
+
+
+def _against_best(sums: Mapping[str, NDArray[np.float64]], labels: Sequence[str]) -> dict[str, Any] | None:
+    """Root mean square of siha over that of the best other method, for each bin; with its interval over losses."""
+    if "siha" not in sums or len(sums) < 2:
+        return None
+    out: dict[str, Any] = {}
+    for number, label in enumerate(labels):
+        rivals = {name: total[:, number] for name, total in sums.items() if name != "siha"}
+        best = min(rivals, key=lambda name: float(rivals[name].sum()))
+        if not rivals[best].any():
+            out[label] = None
+            continue
+        ratio, bounds = ratio_interval(sums["siha"][:, number], rivals[best])
+        out[label] = {"baseline": best, "ratio": ratio, "ratio_ci": bounds}
+    return out
+
+
+def _graph_accuracy(losses: Losses) -> dict[str, Any]:
+    if not losses.truth:
+        return {"vv": None, "vh": None, "hh": None}
+    predicted, truth = np.stack(losses.predicted).astype(int), np.stack(losses.truth).astype(int)
+    agents = truth.shape[-1]
+    hidden = np.arange(agents) >= agents - losses.lost_agents
+    return {name[4:]: value for name, value in edge_accuracy(predicted, truth, hidden).items()}
+
+
+def error_table(
+    seconds: NDArray[np.float64], errors: NDArray[np.float64], places: Sequence[float] = TABLE_SECONDS
+) -> ErrorTable:
+    """The table of a bundle from errors f8[n, P] (m) at times since loss f8[n] (s): 68 % half-width per axis, radius
+    of 95 %.
+
+    Each place takes the errors between the middles to its neighbours; places with fewer than 30 errors are left out.
+    Neither column ever falls with time.
+    """
+    edges = np.concatenate([[0.0], (np.array(places[1:]) + places[:-1]) / 2, [np.inf]])
+    rows = []
+    for place, low, high in zip(places, edges[:-1], edges[1:], strict=True):
+        chosen = errors[(seconds > low) & (seconds <= high)]
+        if len(chosen) >= 30:
+            width = float(np.quantile(np.abs(chosen), 0.6827))
+            rows.append((place, width, float(np.quantile(np.linalg.norm(chosen, axis=-1), 0.95))))
+    if not rows:
+        raise ValueError("error_table: no time has 30 errors, run more losses")
+    table = np.array(rows)
+    return ErrorTable(
+        table[:, 0].tolist(),
+        np.maximum.accumulate(table[:, 1]).round(5).tolist(),
+        np.maximum.accumulate(table[:, 2]).round(5).tolist(),
+    )
+
+
+def error_tables(losses: Losses) -> dict[str, ErrorTable]:
+    """Tables of every method that was run, and "forecast" (by seconds ahead, of agents that are seen)."""
+    tables = {
+        name: error_table(np.array(trace.since), np.array(trace.error))
+        for name, trace in losses.traces.items()
+        if trace.since
+    }
+    if losses.forecast:
+        seconds, errors = zip(*losses.forecast, strict=True)
+        tables["forecast"] = error_table(np.array(seconds), np.array(errors))
+    return tables
