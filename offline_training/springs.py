@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-import siha_ros
 from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, SpringsWindows, springs_windows
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
@@ -25,20 +24,24 @@ from siha_ros.model.refinement import Refinement
 AGENTS, FEATURES = 7, 4
 
 
-def sampler(data: SpringsWindows, batch: int, visible: tuple[int, ...]):  # noqa: ANN201 - a closure over the set
-    """Random batches in the frame of a random one of the given numbers of visible agents, turned at random."""
+def sampler(
+    data: SpringsWindows, batch: int, visible: tuple[int, ...], agents: int = AGENTS
+) -> Callable[[torch.Generator], Tensor]:
+    """Random batches of the first ``agents``, in the frame of a random one of the numbers ``visible`` of seen agents,
+    turned at random."""
 
     def sample(generator: torch.Generator) -> Tensor:
         index = torch.randint(0, len(data), (batch,), generator=generator)
         count = visible[int(torch.randint(0, len(visible), (1,), generator=generator))]
-        return data.states(index, count, generator)
+        return data.states(index, count, generator)[:, :agents]
 
     return sample
 
 
 @dataclass
 class SpringsModules:
-    """The networks of a bundle: NRI on all agents, NRI on five visible ones (a baseline), predictors by number of hidden agents."""
+    """The networks of a bundle: NRI on all agents, NRI on five visible ones (a baseline), predictors by number of
+    hidden agents."""
 
     nri: NRI
     nri_visible: NRI
@@ -48,17 +51,36 @@ class SpringsModules:
 
 def new_modules(kind: str, hidden_counts: tuple[int, ...]) -> SpringsModules:
     """Untrained networks of a set ("fresh" or "any")."""
-    nri = NRIConfig(FRAMES, FEATURES, difference_gain=30.0, decoder_width=128, output_gain=0.05, tied=kind == "any")
+
+    def nri(encoder_width: int, decoder_width: int) -> NRI:
+        return NRI(
+            NRIConfig(
+                FRAMES,
+                FEATURES,
+                difference_gain=30.0,
+                encoder_width=encoder_width,
+                decoder_width=decoder_width,
+                output_gain=0.05,
+                tied=kind == "any",
+            )
+        )
+
     return SpringsModules(
-        NRI(nri),
-        NRI(nri),
+        nri(256, 128),
+        nri(128, 64),  # a baseline that ships only to be compared with
         {hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden)) for hidden in hidden_counts},
-        {hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, alphas=list(PAPER_ALPHAS))) for hidden in hidden_counts},
+        {
+            hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, alphas=list(PAPER_ALPHAS)))
+            for hidden in hidden_counts
+        },
     )
 
 
-def train_modules(kind: str, folder: Path, *, samples: int, scale: float, seed: int, hidden_counts: tuple[int, ...]) -> SpringsModules:
-    """Train all networks of one set in ``folder``, going on from the checkpoints there. scale: multiplies every schedule."""
+def train_modules(
+    kind: str, folder: Path, *, samples: int, scale: float, seed: int, hidden_counts: tuple[int, ...]
+) -> SpringsModules:
+    """Train all networks of one set in ``folder``, going on from the checkpoints there. scale: multiplies every
+    schedule."""
     data = springs_windows(kind, "train", samples, seed=seed)
     validation = springs_windows(kind, "validation", 2000, seed=seed)
 
@@ -75,12 +97,12 @@ def train_modules(kind: str, folder: Path, *, samples: int, scale: float, seed: 
         )
     ):
         sizes = tuple(range(5, agents + 1)) if kind == "any" else (agents,)
-        sample, target = sampler(data, 128, sizes), validation.states(slice(None), agents)[:1000]
+        target = validation.states(slice(None), agents)[:1000]
         train_nri(
             name,
             folder,
             nri,
-            lambda generator, sample=sample, agents=agents: sample(generator)[:, :agents],
+            sampler(data, 128, sizes, agents),
             target[:, :agents],
             validation.edges[:1000, :agents, :agents],
             Schedule(steps(count), rate=rate),
@@ -114,7 +136,7 @@ def train_modules(kind: str, folder: Path, *, samples: int, scale: float, seed: 
             sg,
             sa,
             modules.nri,
-            lambda index, generator, visible=visible: data.states(index, visible, generator),
+            partial(_fixed_set, data, visible),
             min(100_000, len(data)),
             target[:1000],
             Schedule(steps(6000 * share), rate=7e-4),
@@ -129,16 +151,22 @@ def train_modules(kind: str, folder: Path, *, samples: int, scale: float, seed: 
     return modules
 
 
+def _fixed_set(data: SpringsWindows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Tensor:
+    return data.states(index, visible, turn)
+
+
 def warm_start(model: HiddenStatePredictor, source: HiddenStatePredictor) -> None:
     """Copy every weight that has the same shape (the seeds of another number of slots do not)."""
     own = model.state_dict()
-    model.load_state_dict({key: value for key, value in source.state_dict().items() if own[key].shape == value.shape}, strict=False)
+    model.load_state_dict(
+        {key: value for key, value in source.state_dict().items() if own[key].shape == value.shape}, strict=False
+    )
 
 
 @torch.no_grad()
 def measure_noise(modules: SpringsModules, validation: SpringsWindows) -> dict[str, Tensor]:
-    """Variances that weigh the evidence at run time, from validation windows, per feature and normalised: of the decoder's step under the
-    inferred graph, and of the refined guess by number of hidden agents."""
+    """Variances that weigh the evidence at run time, from validation windows, per feature and normalised: of the
+    decoder's step under the inferred graph, and of the refined guess by number of hidden agents."""
     states = validation.states(slice(None), AGENTS)
     graph = modules.nri.graph(states)
     stepped = modules.nri.step(states[:, :, 1:-1].transpose(1, 2).flatten(0, 1), graph.repeat_interleave(FRAMES - 2, 0))
@@ -154,13 +182,20 @@ def measure_noise(modules: SpringsModules, validation: SpringsWindows) -> dict[s
 
 
 def robust_mean(squared: Tensor) -> Tensor:
-    """Mean of the smaller 95 % in each column of ``[n, D]``: a wrong edge in a few samples must not blur the dynamics of all."""
+    """Mean of the smaller 95 % in each column of ``[n, D]``: a wrong edge in a few samples must not blur the dynamics
+    of all."""
     kept = int(0.95 * len(squared))
     return squared.sort(0).values[:kept].mean(0)
 
 
 def save_springs_bundle(
-    path: Path, kind: str, modules: SpringsModules, noise: dict[str, Tensor], errors: dict[str, ErrorTable], metrics: dict, training: Training
+    path: Path,
+    kind: str,
+    modules: SpringsModules,
+    noise: dict[str, Tensor],
+    errors: dict[str, ErrorTable],
+    metrics: dict,
+    training: Training,
 ) -> None:
     """Write the bundle of one set."""
     data = springs_windows(kind, "validation", 2000)
@@ -171,7 +206,9 @@ def save_springs_bundle(
         format=1,
         name=path.name,
         system="springs",
-        purpose="the simulated team of make demo: 7 like agents joined by springs" if kind == "any" else "the paper's Springs table (frames 1-50)",
+        purpose="the simulated team of make demo: 7 like agents joined by springs"
+        if kind == "any"
+        else "the paper's Springs table (frames 1-50)",
         count=AGENTS,
         agent_names=[],
         limbs={},

@@ -1,7 +1,8 @@
-"""A window in, an estimate in metres out: the one seam that the live node, recorded bags and training tables run through.
+"""A window in, an estimate in metres out: the one seam that the live node, recorded bags and training tables run
+through.
 
-:func:`load_estimator` opens a bundle. :class:`TeamEstimator` is the estimator of like agents (robots of a team); bodies have theirs in
-:mod:`siha_ros.body_estimator`.
+:func:`load_estimator` opens a bundle. :class:`TeamEstimator` is the estimator of like agents (robots of a team); bodies
+have theirs in :mod:`siha_ros.body_estimator`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def load_estimator(bundle: str | Path, device: str = "auto") -> Estimator:
-    """The estimator of a bundle, by the name of a shipped one or by path. Raises BundleError, FileNotFoundError or ValueError."""
+    """The estimator of a bundle, by the name of a shipped one or by path. Raises BundleError, FileNotFoundError or
+    ValueError."""
     chosen = choose_device(device)
     loaded = load_bundle(bundle_path(bundle))
     if loaded.config.frame == "body":
@@ -78,9 +80,10 @@ def load_estimator(bundle: str | Path, device: str = "auto") -> Estimator:
 
 @dataclass
 class _Memory:
-    """What a team estimate leaves to the next one: the belief in each edge (log odds of the guiding type ``[A, A]``) and, of the n agents that
-    were not seen throughout, their smoothed states ``[n, T, 2 P]`` and the filter's mean ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in
-    metres and seconds of the stream's own frame; guessed: newest positions of agents that were never seen."""
+    """What a team estimate leaves to the next one: the belief in each edge (log odds of the guiding type ``[A, A]``)
+    and, of the n agents that were not seen throughout, their smoothed states ``[n, T, 2 P]`` and the filter's mean
+    ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in metres and seconds of the stream's own frame;
+    guessed: newest positions of agents that were never seen."""
 
     time: float
     log_odds: Array
@@ -94,7 +97,8 @@ class _Memory:
 
 @dataclass
 class _Completion:
-    """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in :class:`Smoothed`."""
+    """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in
+    :class:`Smoothed`."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -107,9 +111,10 @@ class _Completion:
 class TeamEstimator:
     """Like agents, in the plane or in space.
 
-    Agents seen in the whole window drive everything. The others are completed in layers: HSP and NRI guess (the paper's loop, when nothing
-    else is known of them); the learned dynamics join that with what was seen of them, in the window or before it, into trajectories that
-    explain the visible agents; and the belief in each edge outlives the window in which its agents were seen.
+    Agents seen in the whole window drive everything. The others are completed in layers: HSP and NRI guess (the paper's
+    loop, when nothing else is known of them); the learned dynamics join that with what was seen of them, in the window
+    or before it, into trajectories that explain the visible agents; and the belief in each edge outlives the window in
+    which its agents were seen.
     """
 
     def __init__(self, bundle: Bundle, device: torch.device, evidence_rounds: int = 3):
@@ -119,13 +124,17 @@ class TeamEstimator:
         self.nri = bundle.nri()
         config = bundle.config
         self.dims, self.scale = config.dims, config.scale
-        self.unit = torch.tensor([config.scale.position] * config.dims + [config.scale.velocity] * config.dims, device=device)
+        self.unit = torch.tensor(
+            [config.scale.position] * config.dims + [config.scale.velocity] * config.dims, device=device
+        )
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
         self.step_variance = noise["step_variance"]
         counts = range(1, config.max_hidden + 1)
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
-            count: Refinement(bundle.predictor(f"hsp_sa_{count}"), bundle.predictor(f"hsp_sg_{count}"), self.nri, config.rounds)
+            count: Refinement(
+                bundle.predictor(f"hsp_sa_{count}"), bundle.predictor(f"hsp_sg_{count}"), self.nri, config.rounds
+            )
             for count in counts
         }
         self.fallback = ConstantVelocity()
@@ -139,7 +148,8 @@ class TeamEstimator:
 
     @torch.inference_mode()
     def estimate(self, window: Window, previous: Estimate | None = None) -> Estimate:
-        """See :class:`Estimator`. A window that the bundle was not made for is continued at constant velocity, and the reason says why."""
+        """See :class:`Estimator`. A window that the bundle was not made for is continued at constant velocity, and the
+        reason says why."""
         began = time.perf_counter()
         unfit = self._unfit(window)
         if unfit:
@@ -162,7 +172,14 @@ class TeamEstimator:
         else:
             odds = self._believe(edge_log_odds(self.nri, visible, self.step_variance), window, order, memory)
             nothing = visible[:, :0]
-            done = _Completion(nothing, odds, 0, 0.0, nothing.new_zeros(1, len(window.times), 0), nothing.new_zeros(1, len(window.times), 0, 0))
+            done = _Completion(
+                nothing,
+                odds,
+                0,
+                0.0,
+                nothing.new_zeros(1, len(window.times), 0),
+                nothing.new_zeros(1, len(window.times), 0, 0),
+            )
         states = torch.cat([visible, done.hidden], 1)
         graph = graph_of(done.log_odds)
         ahead = self.nri.forecast(states[:, :, -1], graph, self.bundle.config.horizon)
@@ -178,7 +195,8 @@ class TeamEstimator:
         if not low <= agents <= high:
             return f"{agents} agents, the bundle knows {low}" + (f" to {high}" if high > low else "")
         if len(window.times) != config.window or abs(window.dt - config.dt) > 1e-3 * config.dt:
-            return f"a window of {len(window.times)} frames of {window.dt:.4g} s, the bundle knows {config.window} of {config.dt:.4g} s"
+            given, known = f"{len(window.times)} frames of {window.dt:.4g} s", f"{config.window} of {config.dt:.4g} s"
+            return f"a window of {given}, the bundle knows {known}"
         if gone > config.max_hidden:
             return f"{gone} agents hidden, the bundle knows up to {config.max_hidden}"
         if throughout < FEWEST_SEEN:
@@ -208,9 +226,16 @@ class TeamEstimator:
     # completion
 
     def _complete(
-        self, window: Window, order: NDArray[np.intp], missing: NDArray[np.intp], frame: TeamFrame, visible: Tensor, memory: _Memory | None
+        self,
+        window: Window,
+        order: NDArray[np.intp],
+        missing: NDArray[np.intp],
+        frame: TeamFrame,
+        visible: Tensor,
+        memory: _Memory | None,
     ) -> _Completion:
-        """Trajectories of the agents ``missing`` in some frame, and the belief in every edge. Tensors are ordered visible first."""
+        """Trajectories of the agents ``missing`` in some frame, and the belief in every edge. Tensors are ordered
+        visible first."""
         count, frames = len(missing), len(window.times)
         seen = self._states(window, missing, frame)
         start, known = self._start(window, missing, frame, seen, memory)
@@ -218,7 +243,9 @@ class TeamEstimator:
         refinement = self.refinements.get(count)
 
         def believe(hidden: Tensor) -> Tensor:
-            return self._believe(edge_log_odds(self.nri, torch.cat([visible, hidden], 1), self.step_variance), window, order, memory)
+            return self._believe(
+                edge_log_odds(self.nri, torch.cat([visible, hidden], 1), self.step_variance), window, order, memory
+            )
 
         if not known.any():
             return self._guess(window, order, missing, frame, visible, memory)
@@ -228,7 +255,9 @@ class TeamEstimator:
         else:
             if not known.all():
                 first = refinement.hsp_sa(visible)
-                start = torch.where(self._tensor(known).bool()[None, :, None, None], start, take_slots(first, align(first, start)))
+                start = torch.where(
+                    self._tensor(known).bool()[None, :, None, None], start, take_slots(first, align(first, start))
+                )
             guess = refinement.hsp_sg(visible, torch.sigmoid(odds))
             guess, variance = take_slots(guess, align(guess, start)), self.guess_variance[count] * frames
         arrival, information = self._arrival(window, missing, frame, start, memory)
@@ -252,9 +281,16 @@ class TeamEstimator:
         return _Completion(hidden, odds, rounds, change, smoothed.filtered, smoothed.filtered_information)
 
     def _guess(
-        self, window: Window, order: NDArray[np.intp], missing: NDArray[np.intp], frame: TeamFrame, visible: Tensor, memory: _Memory | None
+        self,
+        window: Window,
+        order: NDArray[np.intp],
+        missing: NDArray[np.intp],
+        frame: TeamFrame,
+        visible: Tensor,
+        memory: _Memory | None,
     ) -> _Completion:
-        """Agents of which nothing was ever seen: the paper's refinement, its slots named by continuity with what was last said or seen."""
+        """Agents of which nothing was ever seen: the paper's refinement, its slots named by continuity with what was
+        last said or seen."""
         refined = self.refinements[len(missing)](visible)
         last = window.last_position[missing].copy()
         if memory is not None:
@@ -280,8 +316,8 @@ class TeamEstimator:
     def _start(
         self, window: Window, missing: NDArray[np.intp], frame: TeamFrame, seen: Tensor, memory: _Memory | None
     ) -> tuple[Tensor, NDArray[np.bool_]]:
-        """A first trajectory ``[1, n, T, 2 P]``: what was seen, else what was said before, continued at constant velocity. known ``[n]``: whether
-        there was any of it (zeros where not)."""
+        """A first trajectory ``[1, n, T, 2 P]``: what was seen, else what was said before, continued at constant
+        velocity. known ``[n]``: whether there was any of it (zeros where not)."""
         states = seen[0].cpu().double().numpy()
         if memory is not None:
             for row, agent in enumerate(missing):
@@ -298,7 +334,8 @@ class TeamEstimator:
     def _arrival(
         self, window: Window, missing: NDArray[np.intp], frame: TeamFrame, start: Tensor, memory: _Memory | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """What the memory knows of the first frame: mean ``[1, n 2 P]`` and information, between its two frames around that time."""
+        """What the memory knows of the first frame: mean ``[1, n 2 P]`` and information, between its two frames around
+        that time."""
         if memory is None or not memory.names or not memory.times[0] <= window.times[0] < memory.times[-1]:
             return None, None
         after = int(np.searchsorted(memory.times, window.times[0], "right"))
@@ -317,7 +354,9 @@ class TeamEstimator:
             # agents that the window does not miss any more are left out by marginalising over them
             full = memory.information[index].reshape(len(memory.names) * features, -1)
             covariance = np.linalg.inv(full + 1e-9 * np.eye(len(full))).reshape(memory.information[index].shape)
-            kept = np.linalg.inv(covariance[np.ix_(here, range(features), here, range(features))].reshape(len(here) * features, -1))
+            kept = np.linalg.inv(
+                covariance[np.ix_(here, range(features), here, range(features))].reshape(len(here) * features, -1)
+            )
             part = kept.reshape(len(here), features, len(here), features) * weight * unit[:, None, None] * unit
             information[np.ix_(there, range(features), there, range(features))] += part
             weighted[there] += np.einsum("afbg,bg->af", part, mean[here])
@@ -328,7 +367,8 @@ class TeamEstimator:
     # belief in edges
 
     def _believe(self, odds: Tensor, window: Window, order: NDArray[np.intp], memory: _Memory | None) -> Tensor:
-        """The belief so far, moved towards what this window says: slowly for pairs seen throughout, hardly for pairs that were not seen."""
+        """The belief so far, moved towards what this window says: slowly for pairs seen throughout, hardly for pairs
+        that were not seen."""
         if memory is None:
             return odds
         share = window.observed.mean(1)[order]
@@ -344,8 +384,11 @@ class TeamEstimator:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).to(self.device)
 
     def _states(self, window: Window, rows: NDArray[np.intp], frame: TeamFrame) -> Tensor:
-        """Normalised states ``[1, n, T, 2 P]``, NaN where not observed (velocities also where the frame before was not)."""
-        positions = self._tensor(window.positions[rows]) - frame.at(torch.arange(1 - len(window.times), 1, device=self.device))
+        """Normalised states ``[1, n, T, 2 P]``, NaN where not observed (velocities also where the frame before was
+        not)."""
+        positions = self._tensor(window.positions[rows]) - frame.at(
+            torch.arange(1 - len(window.times), 1, device=self.device)
+        )
         if self.bundle.config.velocity == "measured":
             velocities = self._tensor(window.velocities[rows]) - frame.velocity
         else:
@@ -358,14 +401,17 @@ class TeamEstimator:
         return np.concatenate([origin, np.broadcast_to(frame.velocity.cpu().double().numpy(), origin.shape)], -1)
 
     def _normalise(self, states: Array, window: Window, frame: TeamFrame, first_only: bool = False) -> Array:
-        """States ``[..., T, 2 P]`` in metres of the stream to normalised ones in the frame; first_only: they are all of the first frame."""
+        """States ``[..., T, 2 P]`` in metres of the stream to normalised ones in the frame; first_only: they are all of
+        the first frame."""
         steps = np.arange(1 - len(window.times), 1)[: 1 if first_only else None]
         result: Array = (states - self._origin(window, frame, steps)) / self.unit.cpu().double().numpy()
         return result
 
     def _metres(self, states: Tensor, window: Window, frame: TeamFrame, steps: NDArray[np.int64]) -> Array:
         """Inverse of :meth:`_normalise` for tensors ``[..., F, 2 P]`` at steps from the newest frame."""
-        result: Array = states.cpu().double().numpy() * self.unit.cpu().double().numpy() + self._origin(window, frame, steps)
+        result: Array = states.cpu().double().numpy() * self.unit.cpu().double().numpy() + self._origin(
+            window, frame, steps
+        )
         return result
 
     def _answer(
@@ -387,7 +433,9 @@ class TeamEstimator:
         features, unit = 2 * self.dims, self.unit.cpu().double().numpy()
         tracked = list(missing) if done.filtered.shape[-1] else []
         information = done.filtered_information[0].cpu().double().numpy()
-        information = information.reshape(len(past_steps), len(tracked), features, len(tracked), features) / (unit[:, None, None] * unit)
+        information = information.reshape(len(past_steps), len(tracked), features, len(tracked), features) / (
+            unit[:, None, None] * unit
+        )
         filtered = done.filtered[0].unflatten(-1, (len(tracked), features)).transpose(0, 1)
         memory = _Memory(
             time=float(window.times[-1]),
@@ -397,7 +445,9 @@ class TeamEstimator:
             states=past[len(order) - len(tracked) :],
             mean=self._metres(filtered, window, frame, past_steps).transpose(1, 0, 2),
             information=information,
-            guessed={window.names[agent]: past[back[agent], -1, : self.dims] for agent in missing} if not tracked else {},
+            guessed={window.names[agent]: past[back[agent], -1, : self.dims] for agent in missing}
+            if not tracked
+            else {},
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
@@ -445,7 +495,8 @@ class TeamEstimator:
 
 
 def fill_gaps(states: Array, step: float) -> Array:
-    """States ``[n, T, 2 P]`` with NaN gaps, filled: linear within, held before the first, at constant velocity after the last known frame.
+    """States ``[n, T, 2 P]`` with NaN gaps, filled: linear within, held before the first, at constant velocity after
+    the last known frame.
 
     step: what a velocity of 1 adds to a position in a frame. Rows that are NaN throughout become zero.
     """
@@ -464,7 +515,8 @@ def fill_gaps(states: Array, step: float) -> Array:
 
 
 def time_since_seen(window: Window) -> Array:
-    """``[A, T]`` seconds to the nearest earlier sight of each agent, or to a later one where that is nearer; infinite where never seen."""
+    """``[A, T]`` seconds to the nearest earlier sight of each agent, or to a later one where that is nearer; infinite
+    where never seen."""
     stamps = np.where(window.observed, window.times, -np.inf)
     before = window.times - np.maximum.accumulate(stamps, 1)
     earlier = np.where(np.isfinite(window.last_seen)[:, None], window.times - window.last_seen[:, None], np.inf)
@@ -476,7 +528,7 @@ def time_since_seen(window: Window) -> Array:
 
 def _made_up_window(agents: int, frames: int, dims: int, dt: float, hidden: int, lost_at: int) -> Window:
     """A circle of slowly turning agents of which the last ``hidden`` are lost at a frame."""
-    times = np.arange(frames) * dt
+    times: Array = np.arange(frames) * np.float64(dt)
     angle = np.linspace(0, 2 * np.pi, agents, endpoint=False)[:, None] + 0.1 * times
     positions = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)][:dims], -1)
     observed = np.ones((agents, frames), dtype=bool)

@@ -1,7 +1,7 @@
 """Simulated teams as model input: windows of Springs in the two settings that are reported.
 
-*fresh*: frames 1-50 from the start, world frame, the simulator's velocities (the paper's setting).
-*any*: windows that begin at any time of a 60 s run of a connected team without total momentum, in the window's inertial frame, velocities
+*fresh*: frames 1-50 from the start, world frame, the simulator's velocities (the paper's setting). *any*: windows that
+begin at any time of a 60 s run of a connected team without total momentum, in the window's inertial frame, velocities
 by backward difference (what a live node meets).
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from offline_training.systems.springs import FRAME_DT, simulate_springs, team_windows
-from siha_ros.model.frame import Scale, backward_velocity, still_frame, team_frame
+from siha_ros.model.frame import Scale, backward_velocity, team_frame
 
 SPRINGS_SCALE = Scale(position=4.14, velocity=1.83)
 FRAMES = 50
@@ -25,7 +25,8 @@ SEEDS = {"train": 1_000, "validation": 2_000, "test": 3_000}
 
 @dataclass
 class SpringsWindows:
-    """n windows of A agents, frames 0 .. T - 1 (history) and possibly beyond (future); agents are exchangeable, so the last ones hide.
+    """n windows of A agents, frames 0 .. T - 1 (history) and possibly beyond (future); agents are exchangeable, so the
+    last ones hide.
 
     positions, velocities: f4 ``[n, A, T, 2]`` in metres; edges: bool ``[n, A, A]``.
     """
@@ -39,7 +40,8 @@ class SpringsWindows:
         return len(self.positions)
 
     def states(self, index: Tensor | slice, visible: int, rotate: torch.Generator | None = None) -> Tensor:
-        """Normalised states ``[B, A, T, 4]`` of the windows at ``index``, seen in the frame of the first ``visible`` agents.
+        """Normalised states ``[B, A, T, 4]`` of the windows at ``index``, seen in the frame of the first ``visible``
+        agents.
 
         rotate: draws a rotation or reflection for each window; the physics knows no direction.
         """
@@ -63,7 +65,9 @@ def random_rotations(count: int, generator: torch.Generator) -> Tensor:
     return torch.stack([cos, sin, -sin * flip, cos * flip], -1).view(count, 1, 2, 2)
 
 
-def springs_windows(kind: str, split: str, count: int, *, agents: int = 7, future: int = 0, seed: int = 0) -> SpringsWindows:
+def springs_windows(
+    kind: str, split: str, count: int, *, agents: int = 7, future: int = 0, seed: int = 0
+) -> SpringsWindows:
     """``count`` windows of a split ("train", "validation", "test"): seeds are apart, so no run is in two splits.
 
     future: frames beyond the 50 of the history. Training sets take 8 windows from each run, the others one.
@@ -76,5 +80,8 @@ def springs_windows(kind: str, split: str, count: int, *, agents: int = 7, futur
     else:
         data = team_windows(count, FRAMES + future, agents=agents, seed=seed, per_run=8 if split == "train" else 1)
     return SpringsWindows(
-        kind, torch.from_numpy(data.positions), torch.from_numpy(data.velocities), torch.from_numpy(np.asarray(data.edges))
+        kind,
+        torch.from_numpy(data.positions),
+        torch.from_numpy(data.velocities),
+        torch.from_numpy(np.asarray(data.edges)),
     )

@@ -1,7 +1,7 @@
 """Bundles: what training makes and the node loads. A folder of ``bundle.yaml`` and one ``*.safetensors`` per module.
 
-Plain data and tensors only: nothing in a bundle can execute. Loading is strict, and every fault is one :class:`BundleError` of one line
-that names the file, the key and what was expected.
+Plain data and tensors only: nothing in a bundle can execute. Loading is strict, and every fault is one
+:class:`BundleError` of one line that names the file, the key and what was expected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class BundleError(ValueError):
 class Ranges:
     """What training has seen; input beyond it is said and not guessed at.
 
-    agents: fewest and most. rate: of the stream, Hz. speed: largest, m/s. extent: largest distance from the frame's origin, m.
+    agents: fewest and most. rate: of the stream, Hz. speed: largest, m/s. extent: largest distance from the frame's
+    origin, m.
     """
 
     agents: list[int]
@@ -52,7 +53,8 @@ class Ranges:
 class ErrorTable:
     """Errors measured on validation data by time since loss.
 
-    seconds: ascending times since loss (s). half_width: 68 % half-width per axis (m). radius: that holds 95 % of the errors (m).
+    seconds: ascending times since loss (s). half_width: 68 % half-width per axis (m). radius: that holds 95 % of the
+    errors (m).
     """
 
     seconds: list[float]
@@ -68,13 +70,15 @@ class ErrorTable:
             raise ValueError("half_width and radius must not be negative")
 
     def at(self, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Half-widths and radii (m) at times since loss (s); beyond the table the last entry, which is the largest known."""
+        """Half-widths and radii (m) at times since loss (s); beyond the table the last entry, which is the largest
+        known."""
         return np.interp(seconds, self.seconds, self.half_width), np.interp(seconds, self.seconds, self.radius)
 
 
 @dataclass
 class Training:
-    """How the bundle came to be. trials: recordings trained on (others may be used to judge it). samples, minutes: what each stage cost."""
+    """How the bundle came to be. trials: recordings trained on (others may be used to judge it). samples, minutes: what
+    each stage cost."""
 
     command: str
     data: str
@@ -88,7 +92,8 @@ class Training:
 
 @dataclass
 class ModuleEntry:
-    """kind: "nri", "hsp" or "arrays" (plain tensors). config: hyper-parameters of the kind. sha256: of the file NAME.safetensors."""
+    """kind: "nri", "hsp" or "arrays" (plain tensors). config: hyper-parameters of the kind. sha256: of the file
+    NAME.safetensors."""
 
     kind: str
     config: dict[str, Any]
@@ -100,10 +105,10 @@ class BundleConfig:
     """The contents of ``bundle.yaml``.
 
     name, system: what it is for ("springs", "body"). count: agents of the model. agent_names: empty for like agents.
-    limbs: named sets of agents that hide together. dims: 2 or 3. dt: s. window, horizon: frames. frame: "world", "team" or "body".
-    velocity: "measured" or "backward_difference". scale: normalisation. edge_types: K, and their names where they have any.
-    max_hidden: most agents hidden at once (like agents). hidden_sets: names of limbs trained on (named agents).
-    rounds: refinement rounds. errors: by method or limb. metrics: measured, by set and method.
+    limbs: named sets of agents that hide together. dims: 2 or 3. dt: s. window, horizon: frames. frame: "world", "team"
+    or "body". velocity: "measured" or "backward_difference". scale: normalisation. edge_types: K, and their names where
+    they have any. max_hidden: most agents hidden at once (like agents). hidden_sets: names of limbs trained on (named
+    agents). rounds: refinement rounds. errors: by method or limb. metrics: measured, by set and method.
     """
 
     format: int
@@ -144,7 +149,11 @@ class BundleConfig:
             (self.frame in ("world", "team", "body"), "frame", "world, team or body"),
             (self.velocity in ("measured", "backward_difference"), "velocity", "measured or backward_difference"),
             (self.scale.position > 0 and self.scale.velocity > 0, "scale", "positive half-ranges"),
-            (not self.agent_names or len(set(self.agent_names)) == self.count, "agent_names", f"{self.count} different names"),
+            (
+                not self.agent_names or len(set(self.agent_names)) == self.count,
+                "agent_names",
+                f"{self.count} different names",
+            ),
             (0 <= self.rounds <= 100, "rounds", "0 to 100"),
             (0 <= self.max_hidden < self.count, "max_hidden", f"below {self.count}"),
             (set(self.hidden_sets) <= set(self.limbs), "hidden_sets", "names of limbs"),
@@ -183,7 +192,8 @@ def save_bundle(
     networks: dict[str, NRI | HiddenStatePredictor],
     arrays: dict[str, dict[str, Tensor]] | None = None,
 ) -> None:
-    """Write a bundle folder; ``config.modules`` is filled in. Weights are stored in half precision, computed with in float32.
+    """Write a bundle folder; ``config.modules`` is filled in. Weights are stored in half precision, computed with in
+    float32.
 
     The folder appears complete or not at all.
     """
@@ -193,7 +203,9 @@ def save_bundle(
     config.modules = {}
     for name, network in networks.items():
         kind = "nri" if isinstance(network, NRI) else "hsp"
-        tensors = {key: value.half() if value.is_floating_point() else value for key, value in network.state_dict().items()}
+        tensors = {
+            key: value.half() if value.is_floating_point() else value for key, value in network.state_dict().items()
+        }
         if any(not bool(torch.isfinite(value).all()) for value in tensors.values()):
             raise BundleError(f"{path.name}: {name} holds numbers that half precision cannot hold")
         config.modules[name] = _write_tensors(beside, name, kind, dataclasses.asdict(network.config), tensors)
@@ -205,7 +217,9 @@ def save_bundle(
     beside.rename(path)
 
 
-def _write_tensors(folder: Path, name: str, kind: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> ModuleEntry:
+def _write_tensors(
+    folder: Path, name: str, kind: str, config: dict[str, Any], tensors: dict[str, Tensor]
+) -> ModuleEntry:
     content = safetensors.torch.save({key: value.contiguous() for key, value in tensors.items()})
     (folder / f"{name}.safetensors").write_bytes(content)
     return ModuleEntry(kind, config, hashlib.sha256(content).hexdigest())
@@ -230,7 +244,9 @@ def load_bundle(path: str | Path) -> Bundle:
         elif entry.kind == "hsp":
             network = HiddenStatePredictor(_read(HSPConfig, entry.config, where))
         else:
-            raise BundleError(f"{path / 'bundle.yaml'}: modules.{name}.kind is {entry.kind!r}, expected nri, hsp or arrays")
+            raise BundleError(
+                f"{path / 'bundle.yaml'}: modules.{name}.kind is {entry.kind!r}, expected nri, hsp or arrays"
+            )
         _fill(network, tensors, file)
         networks[name] = network.eval().requires_grad_(False)
     return Bundle(path, config, networks, arrays)
@@ -248,7 +264,9 @@ def load_config(path: Path) -> BundleConfig:
     if not isinstance(content, dict) or "format" not in content:
         raise BundleError(f"{file}: no bundle, expected a mapping with the key format")
     if content["format"] != FORMAT:
-        raise BundleError(f"{file}: format {content['format']!r}, this version reads format {FORMAT}: update siha_ros or train again")
+        raise BundleError(
+            f"{file}: format {content['format']!r}, this version reads format {FORMAT}: update siha_ros or train again"
+        )
     config: BundleConfig = _read(BundleConfig, content, str(file))
     return config
 
@@ -287,7 +305,8 @@ def _one_line(error: Exception) -> str:
 
 
 def _read(kind: Any, content: Any, where: str) -> Any:
-    """``content`` of a YAML file as the annotated type ``kind``, strictly: dataclasses, lists, dicts, optionals and scalars."""
+    """``content`` of a YAML file as the annotated type ``kind``, strictly: dataclasses, lists, dicts, optionals and
+    scalars."""
     if dataclasses.is_dataclass(kind):
         if not isinstance(content, dict):
             raise BundleError(f"{where}: expected a mapping, got {type(content).__name__}")
@@ -312,7 +331,10 @@ def _read(kind: Any, content: Any, where: str) -> Any:
     if origin is list and isinstance(content, list):
         return [_read(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(content)]
     if origin is dict and isinstance(content, dict):
-        return {_read(arguments[0], key, where): _read(arguments[1], item, f"{where}.{key}") for key, item in content.items()}
+        return {
+            _read(arguments[0], key, where): _read(arguments[1], item, f"{where}.{key}")
+            for key, item in content.items()
+        }
     if kind is float and isinstance(content, int | float) and not isinstance(content, bool):
         if not math.isfinite(content):
             raise BundleError(f"{where}: {content} is not finite")

@@ -1,13 +1,16 @@
-"""Hidden agents through the learned dynamics: what the decoder predicts for the agents that are seen is evidence about those that are not.
+"""Hidden agents through the learned dynamics: what the decoder predicts for the agents that are seen is evidence about
+those that are not.
 
-Beyond the paper. The trained NRI decoder f maps all states and the graph to the next states. Given a graph, the hidden trajectories h are
-those that explain what was seen:
+Beyond the paper. The trained NRI decoder f maps all states and the graph to the next states. Given a graph, the hidden
+trajectories h are those that explain what was seen:
 
-    sum_t |v_{t+1} - f_v(v_t, h_t)|^2_R + |h_{t+1} - f_h(v_t, h_t)|^2_Q + |h_t - seen_t|^2_M + |h_t - guess_t|^2_W + |h_0 - arrival|^2_P
+    sum_t |v_{t+1} - f_v(v_t, h_t)|^2_R + |h_{t+1} - f_h(v_t, h_t)|^2_Q
+          + |h_t - seen_t|^2_M + |h_t - guess_t|^2_W + |h_0 - arrival|^2_P
 
-v: agents seen throughout; seen: frames in which a hidden agent was still (or again) seen; guess: HSP's; arrival: what an earlier
-window knew. It is minimised by Gauss-Newton: the decoder is linearised at all frames in one batched call, and the linear problem is
-solved exactly by a forward information filter and a backward pass (an iterated Kalman smoother).
+v: agents seen throughout; seen: frames in which a hidden agent was still (or again) seen; guess: HSP's; arrival: what
+an earlier window knew. It is minimised by Gauss-Newton: the decoder is linearised at all frames in one batched call,
+and the linear problem is solved exactly by a forward information filter and a backward pass (an iterated Kalman
+smoother).
 
 Agents are ordered visible first, then hidden. Everything is in normalised states, batched over B.
 """
@@ -33,9 +36,10 @@ EDGE_PRIOR = 4.0  # information of an edge weight before any evidence: a deviati
 class Evidence:
     """What is known of H hidden agents over T frames, D features each.
 
-    seen ``[B, H, T, D]``: states observed, NaN where not. guess ``[B, H, T, D]`` and guess_variance ``[B, H, T, D]``: of HSP
-    (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse covariance): of the first frame, or None.
-    step_variance ``[D]``: of one step of the decoder, for hidden agents (Q) and seen ones (R).
+    seen ``[B, H, T, D]``: states observed, NaN where not. guess ``[B, H, T, D]`` and guess_variance ``[B, H, T, D]``:
+    of HSP (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse
+    covariance): of the first frame, or None. step_variance ``[D]``: of one step of the decoder, for hidden agents (Q)
+    and seen ones (R).
     """
 
     seen: Tensor
@@ -49,8 +53,9 @@ class Evidence:
 @dataclass
 class Smoothed:
     """hidden ``[B, H, T, D]`` and covariance ``[B, T, H D, H D]`` given the whole window; filtered ``[B, T, H D]`` and
-    filtered_information: mean and inverse covariance of each frame given earlier frames only, what a later window takes as its arrival; residual ``[B]``: mean squared step error of the seen
-    agents in units of their variance, near 1 where the dynamics explain what is seen."""
+    filtered_information: mean and inverse covariance of each frame given earlier frames only, what a later window takes
+    as its arrival; residual ``[B]``: mean squared step error of the seen agents in units of their variance, near 1
+    where the dynamics explain what is seen."""
 
     hidden: Tensor
     covariance: Tensor
@@ -62,9 +67,10 @@ class Smoothed:
 def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> tuple[Tensor, Tensor]:
     """One step from each frame, and its exact derivative by the states of the last ``hidden`` agents.
 
-    states ``[B, A, T, D]``, graph ``[B, A, A, K]``. Returns predictions of frames 1..T-1 ``[B, T - 1, A, D]`` and the Jacobian
-    ``[B, T - 1, A D, H D]``. Written out instead of left to autograd: a hidden agent's state enters only the messages that it sends and
-    those that it receives, which is a seventh of the work of differentiating everything, and all frames go in one call.
+    states ``[B, A, T, D]``, graph ``[B, A, A, K]``. Returns predictions of frames 1..T-1 ``[B, T - 1, A, D]`` and the
+    Jacobian ``[B, T - 1, A D, H D]``. Written out instead of left to autograd: a hidden agent's state enters only the
+    messages that it sends and those that it receives, which is a seventh of the work of differentiating everything, and
+    all frames go in one call.
     """
     agents, features = states.shape[1], states.shape[3]
     x = states[:, :, :-1].transpose(1, 2)
@@ -106,17 +112,20 @@ def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> t
 
 
 def _map(rows: Tensor, weight: Tensor) -> Tensor:
-    """``rows [..., in]`` times ``weight [out, in]``, as one matrix product whatever the strides (matmul may make it thousands of small ones)."""
+    """``rows [..., in]`` times ``weight [out, in]``, as one matrix product whatever the strides (matmul may make it
+    thousands of small ones)."""
     return (rows.reshape(-1, rows.shape[-1]) @ weight.T).unflatten(0, rows.shape[:-1])
 
 
 @torch.no_grad()
 def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance: Tensor, tied: bool) -> Tensor:
-    """Log odds ``[B, A, A]`` that the steps of each receiver give to a guiding edge from each sender, beside what the encoder says.
+    """Log odds ``[B, A, A]`` that the steps of each receiver give to a guiding edge from each sender, beside what the
+    encoder says.
 
-    The decoder sums messages weighted by their edges, so the weights w of a receiver's edges that explain its steps best are a small
-    least squares problem about ``graph [B, A, A, K]``: N(mean, spread^2) for each w, and log N(1) - log N(0) = (mean - 1/2) / spread^2.
-    states ``[B, A, T, D]``; tied: both directions of a pair are one edge and their evidence adds up.
+    The decoder sums messages weighted by their edges, so the weights w of a receiver's edges that explain its steps
+    best are a small least squares problem about ``graph [B, A, A, K]``: N(mean, spread^2) for each w, and log N(1) -
+    log N(0) = (mean - 1/2) / spread^2. states ``[B, A, T, D]``; tied: both directions of a pair are one edge and their
+    evidence adds up.
     """
     agents, features = states.shape[1], states.shape[3]
     x = states[:, :, 1:-1].transpose(1, 2)  # the first velocity of a window is a copy of the second
@@ -140,7 +149,9 @@ def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance
     slope = slope.double().permute(0, 2, 3, 1, 4).flatten(3)  # [B, A, A - 1, (T - 2) D]
     weighted = slope * weight.repeat(states.shape[2] - 2)
     surprise = surprise.double().transpose(1, 2).flatten(2).unsqueeze(-1)
-    information = weighted @ slope.transpose(2, 3) + EDGE_PRIOR * torch.eye(agents - 1, dtype=torch.double, device=states.device)
+    information = weighted @ slope.transpose(2, 3) + EDGE_PRIOR * torch.eye(
+        agents - 1, dtype=torch.double, device=states.device
+    )
     spread = torch.linalg.inv(information)
     now = edges[:, 0, ..., GUIDING_TYPE].double()
     mean = now + (spread @ (weighted @ surprise)).squeeze(-1)
@@ -149,7 +160,9 @@ def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance
 
 
 @torch.no_grad()
-def smooth(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tensor, evidence: Evidence, iterations: int = 2) -> Smoothed:
+def smooth(
+    decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tensor, evidence: Evidence, iterations: int = 2
+) -> Smoothed:
     """Hidden trajectories that explain the visible ones under ``graph``, from the starting point ``hidden``.
 
     visible ``[B, V, T, D]``, hidden ``[B, H, T, D]``, graph ``[B, V + H, V + H, K]``.
@@ -242,7 +255,8 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
 
 @torch.no_grad()
 def edge_log_odds(nri: NRI, states: Tensor, step_variance: Tensor) -> Tensor:
-    """Log odds ``[B, A, A]`` of a guiding edge: the encoder's and, beside it, what the decoder's steps say (:func:`edge_evidence`)."""
+    """Log odds ``[B, A, A]`` of a guiding edge: the encoder's and, beside it, what the decoder's steps say
+    (:func:`edge_evidence`)."""
     logits = nri.encoder(states)
     odds = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
     odds = odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
@@ -255,4 +269,3 @@ def graph_of(log_odds: Tensor) -> Tensor:
     on = torch.sigmoid(log_odds)
     off_diagonal = 1 - torch.eye(log_odds.shape[-1], device=log_odds.device)
     return torch.stack([1 - on, on], -1) * off_diagonal.unsqueeze(-1)
-
