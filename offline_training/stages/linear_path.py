@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from offline_training.datasets.body import FRAMES, Walk
+from offline_training.datasets.body import FRAMES, VALIDATION, Walk, limbs, training_numbers, walks
+from offline_training.datasets.cmu_mocap import Trial
 from siha_ros.model.body_frame import BodyTemplate
 from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
+from siha_ros.model.ridge import LimbRidge, fit_limb_ridge
 
 FloatArray = NDArray[np.float64]
 COMPONENTS = 14  # temporal components of 49 frames: they leave out 3 mm of a hand and 5 mm of a foot
@@ -23,6 +25,10 @@ POSE_COORDINATES = 6
 FACTOR_ROWS = 480
 EVIDENCE_STEP = 3  # frames between the moments that the carry remembers
 EVIDENCE_FRAMES = 90  # how far back it remembers
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
+RIDGE_PENALTIES = tuple(10.0**power for power in np.arange(-4, 1.5, 0.5))
+WINDOW_LAGS = ((0, 12), (0, 12, 24), (0, 12, 24, 48))
+CARRY_AGES = (1, 3, 8, 17, 30, 45, 66, 90)  # frames since a loss at which the carry is fitted
 KERNEL_START = (0.1, 0.9, 2.0, 1.5, 0.2, 0.15, 0.03, 2e-3)
 
 
@@ -139,10 +145,13 @@ def out_of_fold(
 class Episodes:
     """Moments after a loss, each with what the carry remembers then: n moments of evidence, m = 1 wanted.
 
+    walk, window: [E] of the completions, and the window of that walk whose newest frame is looked at.
     since: [E] frames since the loss. times, poses, errors: [E, n], [E, n, Q], [E, n, H, 3] (s, m) of the evidence;
     wanted_pose [E, Q] and target [E, H, 3] at the moment wanted, `since` frames after the last evidence at time 0.
     """
 
+    walk: NDArray[np.int64]
+    window: NDArray[np.int64]
     since: NDArray[np.int64]
     times: FloatArray
     poses: FloatArray
@@ -152,7 +161,7 @@ class Episodes:
 
     def carried(self, carry: ResidualCarry, dt: float) -> FloatArray:
         """Carried errors [E, H, 3] (m) at the moments wanted."""
-        wanted = self.since[:, None] * dt
+        wanted = self.since[:, None].astype(np.float64) * dt
         weights = carry.weights(self.times, self.poses, wanted, self.wanted_pose[:, None])
         return np.einsum("en,enhp->ehp", weights[:, 0], self.errors)
 
@@ -164,7 +173,7 @@ def episodes(completions: Sequence[Completion], since: Sequence[int], every: int
     """
     back = np.arange(0, EVIDENCE_FRAMES + 1, EVIDENCE_STEP)[::-1]
     parts: list[tuple] = []
-    for done in completions:
+    for number, done in enumerate(completions):
         count = len(done.errors)
         for age in since:
             lost = np.arange(EVIDENCE_FRAMES - FRAMES + 1, count - age, every)
@@ -175,6 +184,8 @@ def episodes(completions: Sequence[Completion], since: Sequence[int], every: int
             frame = FRAMES - 1 - (window - seen)
             parts.append(
                 (
+                    np.full(len(lost), number),
+                    lost + age,
                     np.full(len(lost), age),
                     done.poses[window, frame],
                     done.errors[window, :, frame],
@@ -182,9 +193,10 @@ def episodes(completions: Sequence[Completion], since: Sequence[int], every: int
                     done.errors[lost + age, :, -1],
                 )
             )
-    ages, poses, errors, wanted, target = (np.concatenate(column) for column in zip(*parts, strict=True))
+    walk, window, ages, poses, errors, wanted, target = (np.concatenate(column) for column in zip(*parts, strict=True))
     times = np.broadcast_to(-back * dt, (len(ages), len(back)))
-    return Episodes(ages, times, poses.astype(float), errors.astype(float), wanted.astype(float), target.astype(float))
+    found = (array.astype(np.float64) for array in (poses, errors, wanted, target))
+    return Episodes(walk, window, ages, times, *found)
 
 
 def fit_carry(training: Sequence[Episodes], dt: float, evaluations: int = 250) -> ResidualCarry:
@@ -209,3 +221,94 @@ def fit_carry(training: Sequence[Episodes], dt: float, evaluations: int = 250) -
     simplex = start + np.vstack([np.zeros(len(start)), 0.7 * np.eye(len(start))])
     best = minimize(loss, start, method="Nelder-Mead", options={"maxfev": evaluations, "initial_simplex": simplex})
     return carry_of(best.x)
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """Everything of a body that is set in closed form.
+
+    limbs: joint indices by name. carries, ridge_frame, ridge_window: by limb. training, validation: walks (training
+    with mirror images).
+    completions: of the training walks that are no mirror images, out of fold, by limb. report: what was chosen, and
+    validation errors.
+    """
+
+    names: list[str]
+    limbs: dict[str, NDArray[np.int64]]
+    dt: float
+    path: LinearPath
+    carries: dict[str, ResidualCarry]
+    ridge_frame: dict[str, LimbRidge]
+    ridge_window: dict[str, LimbRidge]
+    moments: dict[str, Moments]
+    training: list[Walk]
+    validation: list[Walk]
+    completions: dict[str, list[Completion]]
+    report: dict[str, dict]
+
+
+def fit_linear(trials: Sequence[Trial], evaluations: int = 160) -> LinearFit:
+    """Fit template, linear path, carries and the plain ridges to the training trials; the validation trials choose
+    penalties.
+    """
+    names, dt = trials[0].joints, 2.0 / trials[0].rate
+    indices = {limb: np.array([names.index(joint) for joint in joints]) for limb, joints in limbs(names).items()}
+    core = np.setdiff1d(np.arange(len(names)), np.concatenate(list(indices.values())))
+    training, validation = walks(trials, training_numbers(trials), mirrored=True), walks(trials, VALIDATION)
+    template = fit_template(training, core)
+    path = empty_path(training, template)
+    moments = trial_moments(training, path)
+    path = with_moments(path, total(moments))
+    path, chosen = _choose_penalties(path, validation, indices)
+    print(f"linear path: penalties {chosen}", flush=True)
+    completions = out_of_fold(training, path, moments, indices)
+    carries, kernels = {}, {}
+    for kind in ("arm", "leg"):
+        sides = [f"{side}_{kind}" for side in ("left", "right")]
+        carry = fit_carry([episodes(completions[limb], CARRY_AGES, 24, dt) for limb in sides], dt, evaluations)
+        carries |= dict.fromkeys(sides, carry)
+        kernels[kind] = {key: float(f"{value:.4g}") for key, value in vars(carry.kernel).items()}
+        print(f"carry of the {kind}s: {kernels[kind]}", flush=True)
+    ridge_frame: dict[str, LimbRidge] = {}
+    ridge_window: dict[str, LimbRidge] = {}
+    plain = np.concatenate([body_windows(walk, template, 4) for walk in training if not walk.mirrored])
+    judge = np.concatenate([body_windows(walk, template, 4) for walk in validation])
+    ridges: dict[str, dict] = {}
+    for limb, hidden in indices.items():
+        for name, lag_sets, store in (
+            ("ridge_frame", ((0,),), ridge_frame),
+            ("ridge_window", WINDOW_LAGS, ridge_window),
+        ):
+            fitted, penalty, error = fit_limb_ridge(plain, judge, hidden, core, lag_sets, RIDGE_PENALTIES, dt)
+            store[limb] = fitted
+            ridges[f"{name} {limb}"] = {
+                "lags": list(fitted.lags),
+                "penalty": penalty,
+                "validation_cm": round(error * 100, 3),
+            }
+        print(f"ridges of the {limb}: {ridges[f'ridge_frame {limb}']} {ridges[f'ridge_window {limb}']}", flush=True)
+    report: dict[str, dict] = {"penalties": chosen, "kernels": kernels, "ridges": ridges}
+    return LinearFit(
+        names, indices, dt, path, carries, ridge_frame, ridge_window, moments, training, validation, completions, report
+    )
+
+
+def _choose_penalties(
+    path: LinearPath, validation: Sequence[Walk], indices: dict[str, NDArray[np.int64]]
+) -> tuple[LinearPath, dict[str, float]]:
+    """One penalty for the arms and one for the legs, by the mean joint error on the validation walks; core joints
+    share the arms'.
+    """
+    chosen = {}
+    for kind in ("arm", "leg"):
+        errors = []
+        for value in PENALTIES:
+            tried = replace(path, penalty=np.full(path.agents, value))
+            sides = (indices[f"{side}_{kind}"] for side in ("left", "right"))
+            done = [complete_walk(walk, tried, hidden).errors for hidden in sides for walk in validation]
+            errors.append(np.mean([np.linalg.norm(error, axis=-1).mean() for error in done]))
+        chosen[kind] = PENALTIES[int(np.argmin(errors))]
+    penalty = np.full(path.agents, chosen["arm"])
+    for side in ("left", "right"):
+        penalty[indices[f"{side}_leg"]] = chosen["leg"]
+    return replace(path, penalty=penalty), chosen

@@ -123,10 +123,13 @@ class LinearPath:
             if len(self._regressions) >= 64:
                 self._regressions.clear()
             source, target = self.factor[:, known], self.factor[:, wanted]
-            values, vectors = np.linalg.eigh(source @ source.T)
-            projected = vectors.T @ target
             penalty = np.repeat(self.penalty[~visible], 3 * self.basis.shape[1])
-            self._regressions[key] = source.T @ (vectors @ (projected / (np.maximum(values, 0.0)[:, None] + penalty)))
+            inner = source @ source.T
+            dual = np.empty_like(target)
+            for value in np.unique(penalty):
+                columns = penalty == value
+                dual[:, columns] = np.linalg.solve(inner + value * np.eye(len(inner)), target[:, columns])
+            self._regressions[key] = source.T @ dual
         return self._regressions[key]
 
 
@@ -159,12 +162,13 @@ class CarryKernel:
             - 2 * poses @ poses2.swapaxes(-1, -2)
         )
         rough = elapsed / self.fast_seconds
-        return (
+        covariance: FloatArray = (
             self.bias
             + self.pose * np.exp(-0.5 * np.maximum(apart, 0.0) / self.pose_length**2)
             + self.slow * np.exp(-0.5 * np.square(elapsed / self.slow_seconds))
             + self.fast * (1 + rough) * np.exp(-rough)
         )
+        return covariance
 
 
 @dataclass(frozen=True)
@@ -190,4 +194,5 @@ class ResidualCarry:
         kernel = self.kernel
         covariance = kernel(times, poses, times, poses) + kernel.noise * np.eye(times.shape[-1])
         cross = kernel(times, poses, wanted, wanted_poses)
-        return np.linalg.solve(covariance, cross).swapaxes(-1, -2)
+        weights: FloatArray = np.linalg.solve(covariance, cross).swapaxes(-1, -2)
+        return weights

@@ -155,8 +155,8 @@ def test_carry_is_the_textbook_regression():
             + KERNEL.fast * (1 + rough) * np.exp(-rough)
         )
 
-    full = np.array([[covariance(a, p, b, q) for b, q in zip(times, poses)] for a, p in zip(times, poses)])
-    cross = np.array([covariance(wanted[0], there[0], b, q) for b, q in zip(times, poses)])
+    full = np.array([[covariance(a, p, b, q) for b, q in zip(times, poses, strict=True)] for a, p in zip(times, poses, strict=True)])
+    cross = np.array([covariance(wanted[0], there[0], b, q) for b, q in zip(times, poses, strict=True)])
     expected = np.linalg.inv(full + KERNEL.noise * np.eye(7)) @ cross
     np.testing.assert_allclose(ResidualCarry(KERNEL).weights(times, poses, wanted, there)[0], expected, rtol=1e-6)
 

@@ -1,0 +1,410 @@
+"""The estimator of bodies: named joints, a hidden limb, one frame that moves and turns with the body.
+
+Layers, each of which is right on its own: the linear path completes the hidden joints from the visible ones; what was
+last seen of them carries on and fades; the hidden-state predictors refine that under the graph that NRI reads (the
+paper's loop); NRI's decoder forecasts. Which joints hide is free as long as they belong to two limbs at most and the
+core stays in sight; beyond that the window is continued at constant velocity and the reason says why.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from siha_ros.baselines import ConstantVelocity
+from siha_ros.estimator import OWN_FRAME_DEVIATION, time_since_seen
+from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
+from siha_ros.model.body_linear import LinearPath, ResidualCarry
+from siha_ros.model.bundle import Bundle
+from siha_ros.model.hidden_state import HiddenStatePredictor
+from siha_ros.model.refinement import Refinement
+from siha_ros.window.grid import backward_difference
+from siha_ros.window.types import Estimate, Forecast, Status, Window
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+MOST_LIMBS = 2  # limbs that may be hidden at once
+EVIDENCE_SECONDS = 0.05  # spacing of the moments that the carry remembers
+MEMORY_SECONDS = 1.5  # how far back before a loss it remembers
+SETTLED = 0.02  # change of the graph below which the refinement stops
+UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
+SHARE = "share"  # array of how much of the predictors' refinement is used, by time since loss
+
+
+class OverLinearPath:
+    """A hidden-state predictor whose output, times a gain, is added to a first completion ``[B, H, T, D]``."""
+
+    def __init__(self, predictor: HiddenStatePredictor, first: Tensor, gain: float):
+        self.predictor, self.first, self.gain = predictor, first, gain
+
+    def __call__(
+        self, visible: Tensor, structure: Tensor | None = None, names: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """As :class:`HiddenStatePredictor`."""
+        return self.first + self.gain * self.predictor(visible, structure, names)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What the linear path got wrong of a limb while it was seen: rows of moments in time order.
+
+    times: f8 [n] (s). errors: f8 [n, J, 3] in body axes (m), NaN where a joint was not seen. poses: f8 [n, Q].
+    visible: bool [n, J], the joints of the limb that the completion could see.
+    """
+
+    times: FloatArray
+    errors: FloatArray
+    poses: FloatArray
+    visible: BoolArray
+
+    def merged(self, newer: Remembered, keep_from: float) -> Remembered:
+        """These rows before the first newer one, then the newer ones; nothing older than ``keep_from`` (s)."""
+        first = newer.times[0] if len(newer.times) else np.inf
+        old = (self.times < first - 0.5 * EVIDENCE_SECONDS) & (self.times >= keep_from)
+        return Remembered(
+            *(
+                np.concatenate([mine[old], theirs])
+                for mine, theirs in (
+                    (self.times, newer.times),
+                    (self.errors, newer.errors),
+                    (self.poses, newer.poses),
+                    (self.visible, newer.visible),
+                )
+            )
+        )
+
+
+@dataclass
+class _Memory:
+    """What a body estimate leaves to the next one: per limb, and the newest time it knows."""
+
+    time: float
+    limbs: dict[str, Remembered]
+
+
+class BodyEstimator:
+    """See the module. ``refine=False`` leaves the hidden-state predictors out (the linear path and its carry alone)."""
+
+    def __init__(self, bundle: Bundle, device: torch.device, refine: bool = True):
+        self.bundle, self.device, self.refine = bundle, device, refine
+        for network in bundle.networks.values():
+            network.to(device)
+        config = bundle.config
+        self.names = config.agent_names
+        index = {name: row for row, name in enumerate(self.names)}
+        self.limbs = {limb: np.array([index[joint] for joint in joints]) for limb, joints in config.limbs.items()}
+        self.path = LinearPath.from_tensors(bundle.arrays["linear"])
+        self.carries = {limb: ResidualCarry.from_tensor(bundle.arrays["carry"][limb]) for limb in self.limbs}
+        self.core = self.path.template.core
+        self.share = bundle.arrays["refinement"][SHARE].double().numpy()  # [limbs, 2, n]: seconds and share
+        self.gain = float(bundle.arrays["refinement"]["gain"][0])
+        self.nri = bundle.nri()
+        self.hsp_sa, self.hsp_sg = bundle.predictor("hsp_sa"), bundle.predictor("hsp_sg")
+        self.fallback = ConstantVelocity(horizon=max(config.horizon, 1))
+
+    def warm_up(self) -> None:
+        """Complete made-up windows: nothing hidden, and each limb."""
+        for hidden in ([], *self.limbs.values()):
+            self.estimate(self._made_up_window(np.asarray(hidden, int)))
+
+    @torch.inference_mode()
+    def estimate(self, window: Window, previous: Estimate | None = None) -> Estimate:
+        """The completed window; ``previous`` is what this estimator said of an earlier window of the same stream."""
+        began = time.perf_counter()
+        unfit = self._unfit_shape(window)
+        if unfit:
+            return self._extrapolate(window, unfit, began)
+        order = np.array([window.names.index(name) for name in self.names])
+        observed, positions = window.observed[order], window.positions[order]
+        throughout = observed.all(1)
+        unfit = self._unfit_sight(throughout, observed)
+        if unfit:
+            return self._extrapolate(window, unfit, began)
+        frame = self.path.template.fit(positions, throughout)
+        body = frame.to_body(positions)
+        unfit = self._outside(body, throughout)
+        if unfit:
+            return self._extrapolate(window, unfit, began)
+
+        memory = previous.internal if previous is not None and isinstance(previous.internal, _Memory) else None
+        if memory is not None and window.times[-1] < memory.time:
+            memory = None
+        linear = self._complete(body, throughout)
+        limbs = self._remember(window, body, observed, throughout, linear, memory)
+        filled = linear.copy()
+        for limb, joints in self.limbs.items():
+            if (~throughout[joints]).any():
+                filled[joints] += self._carried(window.times, linear, observed[joints], limbs[limb], limb, throughout)
+        since = time_since_seen(window)[order]
+        move, rounds = self._refine(linear, throughout, since)
+        filled = np.where(observed[..., None], body, filled + move)
+        graph, ahead = self._look_ahead(filled)
+        change = float(np.linalg.norm(move, axis=-1).max())
+        return self._answer(
+            window,
+            order,
+            frame,
+            filled,
+            ahead,
+            graph,
+            rounds,
+            change,
+            since,
+            _Memory(float(window.times[-1]), limbs),
+            began,
+        )
+
+    # what the bundle was made for
+
+    def _unfit_shape(self, window: Window) -> str:
+        config = self.bundle.config
+        if sorted(window.names) != sorted(self.names):
+            lacking = sorted(set(self.names) - set(window.names))
+            return f"joints {', '.join(lacking) or 'beyond the bundle'!s}: the bundle knows {len(self.names)} by name"
+        if len(window.times) != config.window or abs(window.dt - config.dt) > 1e-3 * config.dt:
+            return (
+                f"a window of {len(window.times)} frames of {window.dt:.4g} s, the bundle knows {config.window} of "
+                f"{config.dt:.4g} s"
+            )
+        return ""
+
+    def _unfit_sight(self, throughout: BoolArray, observed: BoolArray) -> str:
+        if throughout[self.core].sum() < CORE_MINIMUM:
+            return f"fewer than {CORE_MINIMUM} joints of the core seen in the whole window"
+        gone = [limb for limb, joints in self.limbs.items() if not throughout[joints].all()]
+        if len(gone) > MOST_LIMBS:
+            return f"joints of {len(gone)} limbs hidden, the bundle knows up to {MOST_LIMBS}"
+        return ""
+
+    def _outside(self, body: FloatArray, throughout: BoolArray) -> str:
+        ranges = self.bundle.config.ranges
+        seen = body[throughout]
+        extent = float(np.linalg.norm(seen, axis=-1).max())
+        speed = float(np.linalg.norm(backward_difference(seen, self.bundle.config.dt), axis=-1).max())
+        if extent > ranges.extent:
+            return f"a joint is {extent:.1f} m from the body's frame, training saw up to {ranges.extent:.1f} m"
+        if speed > ranges.speed:
+            return f"a joint moves at {speed:.1f} m/s, training saw up to {ranges.speed:.1f} m/s"
+        return ""
+
+    def _extrapolate(self, window: Window, why: str, began: float) -> Estimate:
+        estimate = self.fallback.estimate(window)
+        estimate.reason = ["" if seen else f"extrapolated: {why}" for seen in window.observed[:, -1]]
+        estimate.ms = (time.perf_counter() - began) * 1e3
+        return estimate
+
+    # linear path and carry
+
+    def _complete(self, body: FloatArray, visible: BoolArray) -> FloatArray:
+        """Window ``[A, T, 3]`` (body frame) with the joints that are not visible put in by the linear path."""
+        completed: FloatArray = self.path.complete(body[None], visible)[0]
+        return completed
+
+    def _remember(
+        self,
+        window: Window,
+        body: FloatArray,
+        observed: BoolArray,
+        throughout: BoolArray,
+        linear: FloatArray,
+        memory: _Memory | None,
+    ) -> dict[str, Remembered]:
+        """The memory of each limb with what this window tells: rows every few frames back from the newest frame it
+        is seen in.
+        """
+        step = max(1, round(EVIDENCE_SECONDS / window.dt))
+        limbs = {}
+        everything = throughout.all()
+        for limb, joints in self.limbs.items():
+            old = memory.limbs.get(limb) if memory is not None else None
+            visible = throughout.copy()
+            if throughout[joints].all():
+                if (
+                    not everything
+                ):  # another regression for every limb that stays in sight would cost more than it helps
+                    if old is not None:
+                        limbs[limb] = old
+                    continue
+                visible[joints] = False  # as if it were hidden
+            completed = linear if (visible == throughout).all() else self._complete(body, visible)
+            seen = np.flatnonzero(observed[joints].any(0))
+            rows = np.zeros(0, int)
+            if len(seen):
+                rows = np.arange(seen[-1], -1, -step)[::-1]
+                rows = rows[np.isin(rows, seen)]
+            errors = np.where(
+                observed[joints][:, rows, None], body[joints][:, rows] - completed[joints][:, rows], np.nan
+            )
+            newer = Remembered(
+                window.times[rows],
+                errors.swapaxes(0, 1),
+                self.path.pose_coordinates(completed[None])[0, rows],
+                np.repeat(visible[joints][None], len(rows), 0),
+            )
+            last = (
+                window.times[rows[-1]] if len(rows) else (old.times[-1] if old is not None and len(old.times) else 0.0)
+            )
+            limbs[limb] = newer if old is None else old.merged(newer, last - MEMORY_SECONDS)
+        return limbs
+
+    def _carried(
+        self,
+        times: FloatArray,
+        linear: FloatArray,
+        observed: BoolArray,
+        known: Remembered,
+        limb: str,
+        throughout: BoolArray,
+    ) -> FloatArray:
+        """Errors of the linear path ``[J, T, 3]`` (m, body axes) at the frames in which the limb's joints are not
+        observed, else zero.
+        """
+        joints = self.limbs[limb]
+        carried = np.zeros((len(joints), len(times), 3))
+        usable = (known.visible == throughout[joints]).all(1)
+        poses = self.path.pose_coordinates(linear[None])[0]
+        told = usable[:, None] & np.isfinite(known.errors[..., 0])  # [n, J]
+        patterns: dict[bytes, list[int]] = {}
+        for joint in np.flatnonzero(~throughout[joints]):
+            patterns.setdefault(told[:, joint].tobytes() + observed[joint].tobytes(), []).append(int(joint))
+        for alike in patterns.values():
+            rows, frames = told[:, alike[0]], np.flatnonzero(~observed[alike[0]])
+            if rows.any():
+                weights = self.carries[limb].weights(known.times[rows], known.poses[rows], times[frames], poses[frames])
+                carried[np.ix_(np.array(alike), frames)] = np.einsum("mn,njp->jmp", weights, known.errors[rows][:, alike])
+        return carried
+
+    # refinement and forecast
+
+    def _states(self, body: FloatArray) -> Tensor:
+        """Normalised states ``[1, n, T, 6]`` of completed positions ``[n, T, 3]`` (m, body frame)."""
+        scale, dt = self.bundle.config.scale, self.bundle.config.dt
+        states = np.concatenate([body / scale.position, backward_difference(body, dt) / scale.velocity], -1)
+        return torch.from_numpy(np.ascontiguousarray(states, np.float32)).to(self.device)[None]
+
+    def _refine(self, linear: FloatArray, throughout: BoolArray, since: FloatArray) -> tuple[FloatArray, int]:
+        """What the paper's loop adds to the linear path ``[A, T, 3]`` (m) and the rounds it took; where one limb is
+        concerned.
+
+        How much of it is used, by time since loss, was chosen on validation data.
+        """
+        move = np.zeros_like(linear)
+        gone = [limb for limb, joints in self.limbs.items() if not throughout[joints].all()]
+        if not self.refine or len(gone) != 1 or not throughout[self.core].all():
+            return move, 0
+        hidden = self.limbs[gone[0]]
+        visible = np.setdiff1d(np.arange(len(self.names)), hidden)
+        states = self._states(linear)
+        names = (torch.from_numpy(visible).to(self.device), torch.from_numpy(hidden).to(self.device))
+        parts: Any = [OverLinearPath(network, states[:, hidden], self.gain) for network in (self.hsp_sa, self.hsp_sg)]
+        loop = Refinement(parts[0], parts[1], self.nri, self.bundle.config.rounds)
+        refined = loop(states[:, visible], names=names, tolerance=SETTLED)
+        added = (refined.hidden - states[:, hidden])[0, :, :, :3].double().cpu().numpy()
+        seconds, share = self.share[list(self.limbs).index(gone[0])]
+        weight = np.interp(np.minimum(since[hidden], seconds[-1]), seconds, share)
+        move[hidden] = weight[..., None] * added * self.bundle.config.scale.position
+        return move, refined.rounds
+
+    def _look_ahead(self, filled: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Graph ``[A, A, K]`` and forecast states ``[A, H, 6]`` (m, m/s, body frame)."""
+        states = self._states(filled)
+        graph = self.nri.graph(states)
+        ahead = self.nri.forecast(states[:, :, -1], graph, self.bundle.config.horizon)[0].double().cpu().numpy()
+        scale = self.bundle.config.scale
+        return graph[0].double().cpu().numpy(), ahead * np.repeat([scale.position, scale.velocity], 3)
+
+    # metres and back
+
+    def _answer(
+        self,
+        window: Window,
+        order: NDArray[np.intp],
+        frame: BodyFrame,
+        filled: FloatArray,
+        ahead: FloatArray,
+        graph: FloatArray,
+        rounds: int,
+        change: float,
+        since: FloatArray,
+        memory: _Memory,
+        began: float,
+    ) -> Estimate:
+        back = np.argsort(order)
+        positions = np.where(window.observed[..., None], window.positions, frame.to_world(filled)[back])
+        width, radius = self._deviations(since, window.observed[order])
+        horizon = self.bundle.config.horizon
+        later = window.times[-1] + np.arange(1, horizon + 1) * window.dt
+        growth, _ = self.bundle.config.errors["forecast"].at(later - window.times[-1])
+        eye = np.eye(3)
+        velocities = backward_difference(positions, window.dt)
+        velocities = np.where(np.isfinite(window.velocities), window.velocities, velocities)
+        never = ~np.isfinite(window.last_seen)
+        return Estimate(
+            names=window.names,
+            times=window.times,
+            positions=positions,
+            velocities=velocities,
+            covariance=(np.square(width)[..., None, None] * eye)[back],
+            position_95=radius[back],
+            observed=window.observed,
+            adjacency=graph[np.ix_(back, back)],
+            forecast=Forecast(
+                times=later,
+                positions=frame.to_world(ahead[..., :3])[back],
+                velocities=frame.turn_to_world(ahead[..., 3:])[back],
+                covariance=((np.square(width[:, -1:]) + np.square(growth))[..., None, None] * eye)[back],
+            ),
+            rounds=rounds,
+            change=change,
+            ms=(time.perf_counter() - began) * 1e3,
+            reason=[
+                "" if seen else "never seen: from the other joints alone" if unknown else ""
+                for seen, unknown in zip(window.observed[:, -1], never, strict=True)
+            ],
+            internal=memory,
+        )
+
+    def _deviations(self, since: FloatArray, observed: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """68 % half-width per axis and 95 % radius (m) ``[A, T]`` by time since each joint was seen ``[A, T]`` (s;
+        infinite: never).
+        """
+        errors = self.bundle.config.errors
+        width, radius = np.empty_like(since), np.empty_like(since)
+        for row, name in enumerate(self.names):
+            width[row], radius[row] = errors[name].at(since[row])
+            if np.isinf(since[row]).all():
+                width[row], radius[row] = errors[f"{name}_{UNSEEN}"].at(np.zeros_like(since[row]))
+        width[observed], radius[observed] = OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION
+        return width, radius
+
+    def _made_up_window(self, hidden: Sequence[int] | NDArray[np.int64]) -> Window:
+        """The template walking along x, with some joints out of sight."""
+        config = self.bundle.config
+        times = np.arange(config.window, dtype=np.float64) * config.dt
+        way = np.linspace(-self.path.template.travel, 0, config.window)[:, None] * np.array([1.0, 0, 0])
+        positions = self.path.template.pose[:, None] + way
+        observed = np.ones(positions.shape[:2], bool)
+        observed[hidden] = False
+        positions = np.where(observed[..., None], positions, np.nan)
+        last = np.where(observed[:, -1], times[-1], np.nan)
+        return Window(
+            names=list(self.names),
+            times=times,
+            positions=positions,
+            velocities=np.full_like(positions, np.nan),
+            observed=observed,
+            confidence=observed.astype(np.float32),
+            status=np.where(observed[:, -1], Status.VISIBLE, Status.HIDDEN).astype(np.int8),
+            reason=[""] * len(self.names),
+            last_seen=last,
+            last_position=positions[:, -1],
+            last_velocity=np.full((len(self.names), 3), np.nan),
+        )
