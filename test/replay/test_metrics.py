@@ -52,7 +52,7 @@ def test_entry_k_is_the_true_type_of_predicted_type_k():
 
 def test_one_renaming_for_the_whole_set():
     """Three samples right, one with all types swapped: it counts as wrong, not as right under a renaming of its own."""
-    predicted = np.stack([TRUTH, TRUTH, TRUTH, 1 - TRUTH])
+    predicted = np.stack([1 - TRUTH, TRUTH, TRUTH, TRUTH])
     accuracy = edge_accuracy(predicted, np.stack([TRUTH] * 4), HIDDEN)
     assert accuracy == {"acc_vv": 75.0, "acc_vh": 75.0, "acc_hh": 75.0}
 
