@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+import siha_ros
+from offline_training.datasets.losses import team_losses
 from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, SpringsWindows, springs_windows
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from offline_training.systems.springs import FRAME_DT
+from siha_ros.estimator import load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, save_bundle
+from siha_ros.model.edges import matrix_to_incoming
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
+from siha_ros.replay.losses import error_table, error_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
+CHUNK = 250  # windows that are looked at together
 
 
 def sampler(
@@ -40,11 +51,11 @@ def sampler(
 
 @dataclass
 class SpringsModules:
-    """The networks of a bundle: NRI on all agents, NRI on five visible ones (a baseline), predictors by number of
-    hidden agents."""
+    """The networks of a bundle: NRI on all agents, NRI on five visible ones (the paper's baseline, in the paper's set),
+    predictors by number of hidden agents."""
 
     nri: NRI
-    nri_visible: NRI
+    nri_visible: NRI | None
     hsp_sa: dict[int, HiddenStatePredictor]
     hsp_sg: dict[int, HiddenStatePredictor]
 
@@ -52,22 +63,10 @@ class SpringsModules:
 def new_modules(kind: str, hidden_counts: tuple[int, ...]) -> SpringsModules:
     """Untrained networks of a set ("fresh" or "any")."""
 
-    def nri(encoder_width: int, decoder_width: int) -> NRI:
-        return NRI(
-            NRIConfig(
-                FRAMES,
-                FEATURES,
-                difference_gain=30.0,
-                encoder_width=encoder_width,
-                decoder_width=decoder_width,
-                output_gain=0.05,
-                tied=kind == "any",
-            )
-        )
-
+    config = NRIConfig(FRAMES, FEATURES, difference_gain=30.0, decoder_width=128, output_gain=0.05, tied=kind == "any")
     return SpringsModules(
-        nri(256, 128),
-        nri(128, 64),  # a baseline that ships only to be compared with
+        NRI(config),
+        NRI(config) if kind == "fresh" else None,
         {hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden)) for hidden in hidden_counts},
         {
             hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, alphas=list(PAPER_ALPHAS)))
@@ -96,6 +95,8 @@ def train_modules(
             ("nri_visible", modules.nri_visible, AGENTS - 2, 2000, 1e-3),
         )
     ):
+        if nri is None:
+            continue
         sizes = tuple(range(5, agents + 1)) if kind == "any" else (agents,)
         target = validation.states(slice(None), agents)[:1000]
         train_nri(
@@ -166,19 +167,30 @@ def warm_start(model: HiddenStatePredictor, source: HiddenStatePredictor) -> Non
 @torch.no_grad()
 def measure_noise(modules: SpringsModules, validation: SpringsWindows) -> dict[str, Tensor]:
     """Variances that weigh the evidence at run time, from validation windows, per feature and normalised: of the
-    decoder's step under the inferred graph, and of the refined guess by number of hidden agents."""
-    states = validation.states(slice(None), AGENTS)
-    graph = modules.nri.graph(states)
-    stepped = modules.nri.step(states[:, :, 1:-1].transpose(1, 2).flatten(0, 1), graph.repeat_interleave(FRAMES - 2, 0))
-    error = (stepped.view(len(states), FRAMES - 2, AGENTS, FEATURES).transpose(1, 2) - states[:, :, 2:]).square()
-    noise = {"step_variance": robust_mean(error.flatten(0, 2))}
-    for hidden, hsp_sa in modules.hsp_sa.items():
-        visible = AGENTS - hidden
-        states = validation.states(slice(None), visible)
-        guess = Refinement(hsp_sa, modules.hsp_sg[hidden], modules.nri)(states[:, :visible]).hidden
-        guess = take_slots(guess, align(guess, states[:, visible:]))
-        noise[f"guess_variance_{hidden}"] = (guess - states[:, visible:]).square().flatten(0, 2).mean(0)
+    decoder's step under the inferred graph, and of the refined guess by number of hidden agents.
+    """
+    errors = []
+    for states in validation.states(slice(None), AGENTS)[:, :, :FRAMES].split(CHUNK):
+        graph = modules.nri.graph(states)
+        before = states[:, :, 1:-1].transpose(1, 2)
+        stepped = modules.nri.decoder(before, matrix_to_incoming(graph).unsqueeze(1)).transpose(1, 2)
+        errors.append((stepped - states[:, :, 2:]).square().flatten(0, 2))
+    noise = {"step_variance": robust_mean(torch.cat(errors))}
+    for hidden in modules.hsp_sa:
+        truth = validation.states(slice(None), AGENTS - hidden)[:, :, :FRAMES]
+        noise[f"guess_variance_{hidden}"] = guess_errors(modules, truth, hidden).square().flatten(0, 2).mean(0)
     return noise
+
+
+def guess_errors(modules: SpringsModules, states: Tensor, hidden: int) -> Tensor:
+    """What the paper's refinement gets wrong of the last ``hidden`` agents of ``[n, A, T, D]``: ``[n, H, T, D]``."""
+    visible = AGENTS - hidden
+    refinement = Refinement(modules.hsp_sa[hidden], modules.hsp_sg[hidden], modules.nri)
+    errors = []
+    for part in states.split(CHUNK):
+        guess = refinement(part[:, :visible]).hidden
+        errors.append(take_slots(guess, align(guess, part[:, visible:])) - part[:, visible:])
+    return torch.cat(errors)
 
 
 def robust_mean(squared: Tensor) -> Tensor:
@@ -186,6 +198,95 @@ def robust_mean(squared: Tensor) -> Tensor:
     of all."""
     kept = int(0.95 * len(squared))
     return squared.sort(0).values[:kept].mean(0)
+
+
+def train_bundle(
+    kind: str, out: Path, work: Path, *, samples: int = 400_000, scale: float = 1.0, seed: int = 0
+) -> Path:
+    """``siha train springs_team``: train, measure on validation runs, write the bundle ``out``. Goes on from what is in
+    ``work``."""
+    counts = (1, 2) if kind == "any" else (2,)
+    modules = train_modules(kind, work, samples=samples, scale=scale, seed=seed, hidden_counts=counts)
+    return finish_bundle(kind, out, work, modules, seed=seed, losses=max(10, round(100 * scale)))
+
+
+def finish_bundle(kind: str, out: Path, work: Path, modules: SpringsModules, *, seed: int, losses: int) -> Path:
+    """Write the bundle of trained networks: deviations and figures from validation data, what each stage cost from its
+    log."""
+    validation = springs_windows(kind, "validation", 1000, future=HORIZON, seed=seed)
+    noise = measure_noise(modules, validation)
+    errors = window_errors(modules, validation)
+    rows = stage_rows(work)
+    training = Training(
+        command=f"siha train springs_team --set {kind} --seed {seed}",
+        data=f"simulated springs, set {kind}",
+        seed=seed,
+        trials=[],
+        samples={name: row["samples"] for name, row in rows.items()},
+        minutes={name: round(row["seconds"] / 60, 1) for name, row in rows.items()},
+        revision=revision(),
+        versions={"siha_ros": siha_ros.__version__, "torch": str(torch.__version__), "numpy": np.__version__},
+    )
+    metrics = {
+        "validation": {name: {key: row[key] for key in ("mse", "accuracy") if key in row} for name, row in rows.items()}
+    }
+    save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
+    if kind == "any":  # the deviations of a live node: many losses through the estimator that the bundle makes
+        estimator = load_estimator(out, "cpu")
+        runs = chain.from_iterable(team_losses(losses // 2, lost, "validation", seed + lost) for lost in (1, 2))
+        measured = run_losses(
+            estimator.bundle.config,
+            {"siha": estimator},
+            runs,
+            rate=2.5,
+            seed=seed,
+            progress=True,
+            total=losses // 2 * 2,
+        )
+        errors |= error_tables(measured)
+        save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
+    return out
+
+
+def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
+    """The last row of each stage's log."""
+    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in sorted(work.glob("*.jsonl"))}
+
+
+def revision() -> str:
+    """The git revision of the code, or "unknown" outside a checkout."""
+    folder = Path(__file__).parent
+    run = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return run.stdout.strip() or "unknown"
+
+
+@torch.no_grad()
+def window_errors(modules: SpringsModules, validation: SpringsWindows) -> dict[str, ErrorTable]:
+    """Deviations from validation windows with a future: of the paper's guess ("hsp", and "siha" until losses were
+    measured), of a forecast by seconds ahead, of constant velocity by seconds since a loss."""
+    visible = AGENTS - max(modules.hsp_sa)
+    states = validation.states(slice(None), visible)
+    past, future = states[:, :, :FRAMES], states[:, :, FRAMES:]
+    unseen = guess_errors(modules, past, AGENTS - visible)[:, :, -1, :2].flatten(0, 1) * SPRINGS_SCALE.position
+    ahead = torch.cat([modules.nri.forecast(x[:, :, -1], modules.nri.graph(x), HORIZON) for x in past.split(CHUNK)])
+    seconds = torch.arange(1, HORIZON + 1) * FRAME_DT
+    positions, velocities = SPRINGS_SCALE.split(past[:, :, -1:])
+    straight = positions + velocities * seconds[:, None]
+    true, _ = SPRINGS_SCALE.split(future)
+
+    def by_time(error: Tensor) -> ErrorTable:
+        times = seconds.expand(error.shape[:-1]).flatten()
+        return error_table(times.numpy(), error.flatten(0, -2).numpy())
+
+    hsp = error_table(np.full(len(unseen), 0.05), unseen.numpy())
+    return {
+        "siha": hsp,
+        "hsp": hsp,
+        "forecast": by_time(SPRINGS_SCALE.split(ahead)[0] - true),
+        "constant_velocity": by_time(straight - true),
+    }
 
 
 def save_springs_bundle(
@@ -198,9 +299,8 @@ def save_springs_bundle(
     training: Training,
 ) -> None:
     """Write the bundle of one set."""
-    data = springs_windows(kind, "validation", 2000)
-    states = data.states(slice(None), AGENTS - 2)
-    positions, velocities = SPRINGS_SCALE.split(states)
+    seen = springs_windows(kind, "train", 8000).states(slice(None), AGENTS - 2)
+    positions, velocities = SPRINGS_SCALE.split(seen)
     largest = max(modules.hsp_sa)
     config = BundleConfig(
         format=1,
@@ -233,7 +333,9 @@ def save_springs_bundle(
         training=training,
         metrics=metrics,
     )
-    networks: dict[str, NRI | HiddenStatePredictor] = {"nri": modules.nri, "nri_visible": modules.nri_visible}
+    networks: dict[str, NRI | HiddenStatePredictor] = {"nri": modules.nri}
+    if modules.nri_visible is not None:
+        networks["nri_visible"] = modules.nri_visible
     for hidden in modules.hsp_sa:
         networks |= {f"hsp_sa_{hidden}": modules.hsp_sa[hidden], f"hsp_sg_{hidden}": modules.hsp_sg[hidden]}
     save_bundle(path, config, networks, {"noise": noise})
