@@ -90,7 +90,7 @@ logged() {  # a step's command, its output kept; where it fails, the one line th
         fail "$what failed: $(grep -E '^(ERROR|error|CMake Error)|: error:' "$log" | head -1 | cut -c1-200) (all of it in $log)"
     fi
 }
-pip=(pip --disable-pip-version-check --no-input install --retries 2)
+pip=(pip --disable-pip-version-check --no-input install --retries 2 --no-compile)
 pip() { logged .venv/bin/python -m "${pip[@]}" "$@"; }
 
 requirements() {  # of setup.py, with what its extras need
