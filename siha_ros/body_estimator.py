@@ -40,9 +40,9 @@ SHARE = "share"  # array of how much of the predictors' refinement is used, by t
 
 
 class OverLinearPath:
-    """A hidden-state predictor whose output, times a gain, is added to a first completion ``[B, H, T, D]``."""
+    """A hidden-state predictor whose output, times a gain ``[D]``, is added to a first completion ``[B, H, T, D]``."""
 
-    def __init__(self, predictor: HiddenStatePredictor, first: Tensor, gain: float):
+    def __init__(self, predictor: HiddenStatePredictor, first: Tensor, gain: Tensor):
         self.predictor, self.first, self.gain = predictor, first, gain
 
     def __call__(
@@ -105,7 +105,7 @@ class BodyEstimator:
         self.carries = {limb: ResidualCarry.from_tensor(bundle.arrays["carry"][limb]) for limb in self.limbs}
         self.core = self.path.template.core
         self.share = bundle.arrays["refinement"][SHARE].double().numpy()  # [limbs, 2, n]: seconds and share
-        self.gain = float(bundle.arrays["refinement"]["gain"][0])
+        self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = bundle.nri()
         self.hsp_sa, self.hsp_sg = bundle.predictor("hsp_sa"), bundle.predictor("hsp_sg")
         self.fallback = ConstantVelocity(horizon=max(config.horizon, 1))
@@ -279,7 +279,9 @@ class BodyEstimator:
             rows, frames = told[:, alike[0]], np.flatnonzero(~observed[alike[0]])
             if rows.any():
                 weights = self.carries[limb].weights(known.times[rows], known.poses[rows], times[frames], poses[frames])
-                carried[np.ix_(np.array(alike), frames)] = np.einsum("mn,njp->jmp", weights, known.errors[rows][:, alike])
+                carried[np.ix_(np.array(alike), frames)] = np.einsum(
+                    "mn,njp->jmp", weights, known.errors[rows][:, alike]
+                )
         return carried
 
     # refinement and forecast

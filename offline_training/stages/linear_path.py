@@ -7,7 +7,8 @@ seen neither it nor its mirror image.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -247,9 +248,11 @@ class LinearFit:
     report: dict[str, dict]
 
 
-def fit_linear(trials: Sequence[Trial], evaluations: int = 160) -> LinearFit:
+def fit_linear(trials: Sequence[Trial], evaluations: int = 160, cache: Path | None = None) -> LinearFit:
     """Fit template, linear path, carries and the plain ridges to the training trials; the validation trials choose
     penalties.
+
+    cache: a file for the out-of-fold completions and the kernels, which take longest; they are read where it exists.
     """
     names, dt = trials[0].joints, 2.0 / trials[0].rate
     indices = {limb: np.array([names.index(joint) for joint in joints]) for limb, joints in limbs(names).items()}
@@ -261,14 +264,22 @@ def fit_linear(trials: Sequence[Trial], evaluations: int = 160) -> LinearFit:
     path = with_moments(path, total(moments))
     path, chosen = _choose_penalties(path, validation, indices)
     print(f"linear path: penalties {chosen}", flush=True)
-    completions = out_of_fold(training, path, moments, indices)
-    carries, kernels = {}, {}
+    if cache is not None and cache.exists():
+        completions, found = _read_cache(cache, indices)
+    else:
+        completions, found = out_of_fold(training, path, moments, indices), {}
+    carries: dict[str, ResidualCarry] = {}
+    kernels: dict[str, dict[str, float]] = {}
     for kind in ("arm", "leg"):
         sides = [f"{side}_{kind}" for side in ("left", "right")]
-        carry = fit_carry([episodes(completions[limb], CARRY_AGES, 24, dt) for limb in sides], dt, evaluations)
+        carry = found.get(kind) or fit_carry(
+            [episodes(completions[limb], CARRY_AGES, 24, dt) for limb in sides], dt, evaluations
+        )
         carries |= dict.fromkeys(sides, carry)
         kernels[kind] = {key: float(f"{value:.4g}") for key, value in vars(carry.kernel).items()}
         print(f"carry of the {kind}s: {kernels[kind]}", flush=True)
+    if cache is not None and not cache.exists():
+        _write_cache(cache, completions, {kind: carries[f"left_{kind}"] for kind in ("arm", "leg")})
     ridge_frame: dict[str, LimbRidge] = {}
     ridge_window: dict[str, LimbRidge] = {}
     plain = np.concatenate([body_windows(walk, template, 4) for walk in training if not walk.mirrored])
@@ -312,3 +323,30 @@ def _choose_penalties(
     for side in ("left", "right"):
         penalty[indices[f"{side}_leg"]] = chosen["leg"]
     return replace(path, penalty=penalty), chosen
+
+
+def _write_cache(cache: Path, completions: dict[str, list[Completion]], carries: dict[str, ResidualCarry]) -> None:
+    arrays: dict[str, NDArray] = {f"kernel {kind}": np.array(astuple(carry.kernel)) for kind, carry in carries.items()}
+    for limb, done in completions.items():
+        arrays[f"trials {limb}"] = np.array([one.trial for one in done])
+        for number, one in enumerate(done):
+            arrays[f"errors {limb} {number}"], arrays[f"poses {limb} {number}"] = one.errors, one.poses
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    beside = cache.with_name(f"part-{cache.name}")
+    np.savez(beside, **arrays)
+    beside.replace(cache)
+
+
+def _read_cache(
+    cache: Path, limbs_wanted: dict[str, NDArray[np.int64]]
+) -> tuple[dict[str, list[Completion]], dict[str, ResidualCarry]]:
+    with np.load(cache, allow_pickle=False) as arrays:
+        carries = {kind: ResidualCarry(CarryKernel(*arrays[f"kernel {kind}"].tolist())) for kind in ("arm", "leg")}
+        completions = {
+            limb: [
+                Completion(str(trial), arrays[f"errors {limb} {number}"], arrays[f"poses {limb} {number}"])
+                for number, trial in enumerate(arrays[f"trials {limb}"])
+            ]
+            for limb in limbs_wanted
+        }
+    return completions, carries

@@ -2,7 +2,8 @@
 
 ``ridge_frame`` sees the visible joints of one frame (positions and velocities), ``ridge_window`` those of several
 frames before it as well. Both work in body axes relative to the core of the frame, so they turn and move with the
-body. Numpy only.
+body. The arithmetic is
+numpy's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 FloatArray = NDArray[np.float64]
 VELOCITY_UNIT = 0.1  # s: a velocity counts in a penalty as the way in this time
@@ -61,6 +64,21 @@ class LimbRidge:
     lags: tuple[int, ...]
     dt: float
     ridge: Ridge
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Plain tensors for a bundle; inverse of :meth:`from_tensors`."""
+        whole = {"visible": self.visible, "hidden": self.hidden, "core": self.core, "lags": np.array(self.lags)}
+        real = {"dt": np.array([self.dt]), "weights": self.ridge.weights, "bias": self.ridge.bias}
+        return {name: torch.from_numpy(np.ascontiguousarray(array, np.int64)) for name, array in whole.items()} | {
+            name: torch.from_numpy(np.ascontiguousarray(array, np.float32)) for name, array in real.items()
+        }
+
+    @staticmethod
+    def from_tensors(tensors: dict[str, Tensor]) -> LimbRidge:
+        """A regression from a bundle's tensors. Raises KeyError naming a tensor that is missing."""
+        visible, hidden, core, lags = (tensors[name].numpy() for name in ("visible", "hidden", "core", "lags"))
+        ridge = Ridge(tensors["weights"].double().numpy(), tensors["bias"].double().numpy())
+        return LimbRidge(visible, hidden, core, tuple(lags.tolist()), float(tensors["dt"][0]), ridge)
 
     def complete(self, positions: FloatArray) -> FloatArray:
         """Positions of the hidden joints ``[N, H, T, 3]`` from windows ``[N, A, T, 3]`` (m, body axes; hidden joints

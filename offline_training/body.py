@@ -1,0 +1,367 @@
+"""``siha train body``: the bundle of a walking body, from a folder of motion capture to a folder that the node
+loads.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import siha_ros
+from offline_training.datasets.body import FRAMES, TEST, Walk, walks
+from offline_training.datasets.body_states import BodyWindows, gather
+from offline_training.datasets.cmu_mocap import load_subject
+from offline_training.experiments.body_linear import evaluate
+from offline_training.springs import revision, stage_rows
+from offline_training.stages.limb_predictors import (
+    Limb,
+    measure_gain,
+    refine,
+    train_limb_hsp_sa,
+    train_limb_hsp_sg,
+)
+from offline_training.stages.linear_path import Completion, LinearFit, complete_walk, episodes, fit_linear
+from offline_training.stages.loop import Schedule
+from offline_training.stages.nri import train_nri
+from siha_ros.body_estimator import SHARE, UNSEEN
+from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, save_bundle
+from siha_ros.model.frame import Scale
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.replay.losses import error_table
+
+HORIZON, FEATURES = 25, 6
+ROUNDS = 5
+AGES = (1, 2, 3, 4, 5, 6, 9, 12, 15, 18, 24, 30, 36, 45, 54, 60, 66, 72, 78, 84, 90)  # frames since a loss
+TABLE_SECONDS = (0.017, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5)
+SHARE_SECONDS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 3.0)  # the last one: nothing was ever seen of the limb
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass
+class BodyNetworks:
+    """The networks of a body's bundle; gain ``[6]`` is the unit of the predictors' output."""
+
+    nri: NRI
+    hsp_sa: HiddenStatePredictor
+    hsp_sg: HiddenStatePredictor
+    gain: Tensor
+
+
+def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed: int = 0) -> Path:
+    """Fit, train, measure on the validation trials, write the bundle ``out``. Goes on from what is in ``work``."""
+    trials = load_subject(data)
+    began = time.monotonic()
+    fit = fit_linear(trials, cache=work / "linear.npz")
+    minutes = {"linear_path": round((time.monotonic() - began) / 60, 1)}
+    limbs = {name: Limb.of(joints, len(fit.names)) for name, joints in fit.limbs.items()}
+    plain = [walk for walk in fit.training if not walk.mirrored]
+    ranges = measure_ranges(fit, plain)
+    unit = Scale(position=round(ranges.extent / 1.2, 2), velocity=round(ranges.speed / 1.2, 2))
+    checks = {
+        limb: [complete_walk(walk, fit.path, hidden) for walk in fit.validation] for limb, hidden in fit.limbs.items()
+    }
+    training = gather(plain, fit.completions, fit.limbs, fit.path.template, fit.names, unit, fit.dt)
+    validation = gather(fit.validation, checks, fit.limbs, fit.path.template, fit.names, unit, fit.dt, step=6)
+    networks = train_networks(training, validation, limbs, work, scale=scale, seed=seed)
+    share = measure_share(fit, networks, unit, checks)
+    errors = measure_errors(fit, networks, unit, checks, share)
+    rows = stage_rows(work)
+    plot_curves(work)
+    test = walks(trials, TEST)
+    metrics = {
+        "validation": {name: {key: row[key] for key in ("mse", "cm") if key in row} for name, row in rows.items()},
+        "test": evaluate(fit, trials),
+        "test_refined_cm": refined_test_errors(fit, networks, unit, share, test),
+    }
+    config = BundleConfig(
+        format=1,
+        name=out.name,
+        system="body",
+        purpose="a walking body of 31 joints that loses an arm or a leg; one subject",
+        count=len(fit.names),
+        agent_names=list(fit.names),
+        limbs={limb: [fit.names[joint] for joint in joints] for limb, joints in fit.limbs.items()},
+        dims=3,
+        dt=fit.dt,
+        window=FRAMES,
+        horizon=HORIZON,
+        frame="body",
+        velocity="backward_difference",
+        scale=unit,
+        edge_types=["none", "interaction"],
+        max_hidden=0,
+        hidden_sets=list(fit.limbs),
+        rounds=ROUNDS,
+        ranges=ranges,
+        errors=errors,
+        training=Training(
+            command=f"siha train body --seed {seed}",
+            data=f"CMU motion capture, {len(trials)} walking trials of one subject",
+            seed=seed,
+            trials=sorted({walk.trial for walk in plain}),
+            samples={"linear_path": sum(moments.count for moments in fit.moments.values())}
+            | {name: row["samples"] for name, row in rows.items()},
+            minutes=minutes | {name: round(row["seconds"] / 60, 1) for name, row in rows.items()},
+            revision=revision(),
+            versions={"siha_ros": siha_ros.__version__, "torch": torch.__version__, "numpy": np.__version__},
+        ),
+        metrics=metrics,
+    )
+    arrays = {
+        "linear": fit.path.tensors(),
+        "carry": {limb: carry.tensor() for limb, carry in fit.carries.items()},
+        "refinement": {"gain": networks.gain, SHARE: share},
+        "ridge": {
+            f"{kind}.{limb}.{key}": tensor
+            for kind, ridges in (("ridge_frame", fit.ridge_frame), ("ridge_window", fit.ridge_window))
+            for limb, ridge in ridges.items()
+            for key, tensor in ridge.tensors().items()
+        },
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    save_bundle(out, config, {"nri": networks.nri, "hsp_sa": networks.hsp_sa, "hsp_sg": networks.hsp_sg}, arrays)
+    return out
+
+
+def measure_ranges(fit: LinearFit, training: Sequence[Walk]) -> Ranges:
+    """What the training walks cover, in the body frame, and a fifth more."""
+    extent, speed = 0.0, 0.0
+    everyone = np.ones(len(fit.names), bool)
+    for walk in training:
+        windows = walk.windows(FRAMES, 4)
+        frames = fit.path.template.fit(windows, everyone)
+        extent = max(extent, float(np.linalg.norm(frames.to_body(windows), axis=-1).max()))
+        speed = max(speed, float(np.linalg.norm(np.diff(walk.positions, axis=1), axis=-1).max() / fit.dt))
+    return Ranges([len(fit.names)] * 2, [1 / fit.dt, 1000.0], speed=1.2 * speed, extent=1.2 * extent)
+
+
+def train_networks(
+    training: BodyWindows,
+    validation: BodyWindows,
+    limbs: dict[str, Limb],
+    work: Path,
+    *,
+    scale: float,
+    seed: int,
+) -> BodyNetworks:
+    """NRI on all joints, then both predictors over the linear path."""
+
+    def steps(count: float) -> int:
+        return max(4, round(count * scale))
+
+    torch.manual_seed(seed)
+    agents = training.positions.shape[1]
+    nri = NRI(NRIConfig(FRAMES, FEATURES, difference_gain=10.0, decoder_width=128, output_gain=0.05))
+    config = HSPConfig(
+        FRAMES, FEATURES, hidden=max(len(limb.hidden) for limb in limbs.values()), identities=agents, width=128
+    )
+    hsp_sa = HiddenStatePredictor(config)
+    hsp_sg = HiddenStatePredictor(replace(config, alphas=list(PAPER_ALPHAS)))
+    gain = measure_gain(training, limbs)
+
+    def sample(generator: torch.Generator) -> Tensor:
+        index = torch.randint(0, len(training), (16,), generator=generator)
+        return training.states(training.batch(index, generator)[0])
+
+    train_nri(
+        "nri",
+        work,
+        nri,
+        sample,
+        validation.states(validation.positions),
+        None,
+        Schedule(steps(2400), rate=1e-3, validate_every=max(1, steps(2400) // 12)),
+        batch=16,
+        starts=2,
+        seed=seed,
+    )
+    train_limb_hsp_sa(
+        "hsp_sa",
+        work,
+        hsp_sa,
+        training,
+        validation,
+        limbs,
+        gain,
+        _schedule(steps(4000), 5e-4, checks=20),
+        batch=64,
+        seed=seed,
+    )
+    own = hsp_sg.state_dict()
+    hsp_sg.load_state_dict({key: value for key, value in hsp_sa.state_dict().items() if key in own}, strict=False)
+    sparse = BodyWindows(
+        training.positions[::3].clone(), training.errors[::3].clone(), training.mirrored, training.scale, training.dt
+    )
+    train_limb_hsp_sg(
+        "hsp_sg",
+        work,
+        hsp_sg,
+        hsp_sa,
+        nri,
+        sparse,
+        validation,
+        limbs,
+        gain,
+        _schedule(steps(2500), 3e-4, checks=8),
+        batch=64,
+        warmup_epochs=40 * scale,
+        refresh_epochs=40 * scale,
+        seed=seed,
+    )
+    return BodyNetworks(nri, hsp_sa, hsp_sg, gain)
+
+
+def _schedule(steps: int, rate: float, checks: int) -> Schedule:
+    """For few data: weights that decay, and validation often enough to stop in time."""
+    return Schedule(steps, rate=rate, weight_decay=1e-4, average=0.998, validate_every=max(1, steps // checks))
+
+
+def added_by_networks(
+    fit: LinearFit, networks: BodyNetworks, unit: Scale, walk: Walk, done: Completion, limb: str
+) -> FloatArray:
+    """What the refinement adds to the linear path in every window of a walk: ``[N, H, T, 3]`` (m, body axes)."""
+    hidden = fit.limbs[limb]
+    windows = gather([walk], {limb: [done]}, {limb: hidden}, fit.path.template, fit.names, unit, fit.dt)
+    which = Limb.of(hidden, len(fit.names))
+    found = refine(windows, networks.hsp_sa, networks.hsp_sg, networks.nri, which, networks.gain, ROUNDS)
+    first = windows.positions[:, hidden] - windows.errors[:, hidden]
+    added: FloatArray = (found[..., :3] * unit.position - first).double().numpy()
+    return added
+
+
+def measure_share(fit: LinearFit, networks: BodyNetworks, unit: Scale, checks: dict[str, list[Completion]]) -> Tensor:
+    """How much of what the networks add lowers the validation error most (least squares, 0 to 1), by time since loss.
+
+    ``[limbs, 2, n]``: seconds, share. At the loss it is 0, so that nothing jumps.
+    """
+    rows = []
+    for limb, completions in checks.items():
+        added = [
+            added_by_networks(fit, networks, unit, walk, done, limb)
+            for walk, done in zip(fit.validation, completions, strict=True)
+        ]
+        lost = episodes(completions, AGES, 6, fit.dt)
+        left = lost.target - lost.carried(fit.carries[limb], fit.dt)
+        new = np.stack([added[walk][window][:, -1] for walk, window in zip(lost.walk, lost.window, strict=True)])
+        seconds = lost.since.astype(np.float64) * fit.dt
+        share = [0.0]
+        for before, after in zip(SHARE_SECONDS[:-2], SHARE_SECONDS[2:], strict=True):
+            chosen = (seconds > before) & (seconds <= after)
+            share.append(_best_share(left[chosen], new[chosen]))
+        errors = np.concatenate([done.errors for done in completions]).astype(np.float64)
+        share.append(_best_share(errors, np.concatenate(added)))
+        rows.append([SHARE_SECONDS, share])
+        print(f"{limb}: share of the refinement {[round(value, 2) for value in share]}", flush=True)
+    return torch.tensor(rows, dtype=torch.float32)
+
+
+def _best_share(left: FloatArray, new: FloatArray) -> float:
+    return float(np.clip((left * new).sum() / max(np.square(new).sum(), 1e-12), 0.0, 1.0))
+
+
+def measure_errors(
+    fit: LinearFit, networks: BodyNetworks, unit: Scale, checks: dict[str, list[Completion]], share: Tensor
+) -> dict[str, ErrorTable]:
+    """Error tables from validation walks: of each joint by time since its loss (NAME), never seen (NAME_unseen), with
+    another limb hidden too (NAME_two), and of the forecast."""
+    tables: dict[str, ErrorTable] = {}
+    for number, (limb, completions) in enumerate(checks.items()):
+        hidden = fit.limbs[limb]
+        added = [
+            added_by_networks(fit, networks, unit, walk, done, limb)
+            for walk, done in zip(fit.validation, completions, strict=True)
+        ]
+        lost = episodes(completions, AGES, 2, fit.dt)
+        new = np.stack([added[walk][window][:, -1] for walk, window in zip(lost.walk, lost.window, strict=True)])
+        seconds = lost.since.astype(np.float64) * fit.dt
+        weight = np.interp(seconds, *share[number].double().numpy())[:, None, None]
+        left = lost.target - lost.carried(fit.carries[limb], fit.dt) - weight * new
+        never = np.concatenate([done.errors for done in completions]) - float(share[number, 1, -1]) * np.concatenate(
+            added
+        )
+        for row, joint in enumerate(hidden):
+            tables[fit.names[joint]] = error_table(seconds, left[:, row], TABLE_SECONDS)
+            tables[f"{fit.names[joint]}_{UNSEEN}"] = error_table(*_flat(never[:, row]), TABLE_SECONDS[:1])
+    for joint in fit.path.template.core:
+        alone = [complete_walk(walk, fit.path, np.array([joint])).errors[:, 0] for walk in fit.validation]
+        table = error_table(*_flat(np.concatenate(alone)), TABLE_SECONDS[:1])
+        tables[fit.names[joint]] = tables[f"{fit.names[joint]}_{UNSEEN}"] = table
+    for pair in combinations(fit.limbs, 2):
+        both = np.concatenate([fit.limbs[limb] for limb in pair])
+        errors = np.concatenate([complete_walk(walk, fit.path, both).errors for walk in fit.validation])
+        for row, joint in enumerate(both):
+            name = f"{fit.names[joint]}_two"
+            table = error_table(*_flat(errors[:, row]), TABLE_SECONDS[:1])
+            if name not in tables or table.radius[0] > tables[name].radius[0]:
+                tables[name] = table
+    tables["forecast"] = forecast_errors(fit, networks, unit)
+    return tables
+
+
+def _flat(errors: NDArray) -> tuple[FloatArray, FloatArray]:
+    """Errors [N, T, 3] as rows [n, 3] of one time that falls into a table's first place."""
+    rows = np.asarray(errors, np.float64).reshape(-1, 3)
+    return np.full(len(rows), TABLE_SECONDS[0]), rows
+
+
+@torch.no_grad()
+def forecast_errors(fit: LinearFit, networks: BodyNetworks, unit: Scale) -> ErrorTable:
+    """Of the forecast of complete validation windows, by seconds ahead."""
+    seconds, errors = [], []
+    for walk in fit.validation:
+        windows = walk.windows(FRAMES + HORIZON, 6)
+        frames = fit.path.template.fit(windows[:, :, :FRAMES], np.ones(len(fit.names), bool))
+        body = torch.from_numpy(frames.to_body(windows).astype(np.float32))
+        states = BodyWindows(body, body, torch.arange(body.shape[1]), unit, fit.dt).states(body[:, :, :FRAMES])
+        ahead = networks.nri.forecast(states[:, :, -1], networks.nri.graph(states), HORIZON)
+        error = (ahead[..., :3] * unit.position - body[:, :, FRAMES:]).double().numpy()
+        times = np.broadcast_to(np.arange(1, HORIZON + 1) * fit.dt, error.shape[:-1])
+        seconds.append(times.reshape(-1))
+        errors.append(error.reshape(-1, 3))
+    return error_table(np.concatenate(seconds), np.concatenate(errors), TABLE_SECONDS[:6])
+
+
+def refined_test_errors(
+    fit: LinearFit, networks: BodyNetworks, unit: Scale, share: Tensor, test: Sequence[Walk]
+) -> dict[str, float]:
+    """Mean joint error (cm) of a limb that is hidden throughout, with the share of the refinement that validation
+    chose.
+    """
+    out = {}
+    for number, (limb, hidden) in enumerate(fit.limbs.items()):
+        errors = []
+        for walk in test:
+            done = complete_walk(walk, fit.path, hidden)
+            added = added_by_networks(fit, networks, unit, walk, done, limb)
+            errors.append(np.linalg.norm(done.errors - float(share[number, 1, -1]) * added, axis=-1).mean())
+        out[limb] = round(float(np.mean(errors)) * 100, 3)
+    return out
+
+
+def plot_curves(work: Path) -> None:
+    """``work/curves.png``: what each stage was validated by, over its steps."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    logs = sorted(work.glob("*.jsonl"))
+    figure, axes = pyplot.subplots(1, len(logs), figsize=(4 * len(logs), 3), squeeze=False)
+    for axis, log in zip(axes[0], logs, strict=True):
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        key = "cm" if "cm" in rows[-1] else "mse"
+        axis.plot([row["step"] for row in rows], [row[key] for row in rows])
+        axis.set(title=log.stem, xlabel="step", ylabel=f"validation {key}", yscale="log")
+    figure.tight_layout()
+    figure.savefig(work / "curves.png", dpi=120)
+    pyplot.close(figure)
