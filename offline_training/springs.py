@@ -32,6 +32,10 @@ from siha_ros.model.refinement import Refinement
 from siha_ros.replay.losses import error_table, error_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
+STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
+    "any": {"nri": 6000, "nri_fine": 6000, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
+    "fresh": {"nri": 6000, "nri_fine": 0, "nri_visible": 2000, "hsp_sa": 4000, "hsp_sg": 3500},
+}
 CHUNK = 250  # windows that are looked at together
 
 
@@ -88,14 +92,15 @@ def train_modules(
 
     torch.manual_seed(seed)
     modules = new_modules(kind, hidden_counts)
-    for stage, (name, nri, agents, count, rate) in enumerate(
+    plan = STEPS[kind]
+    for stage, (name, nri, agents, rate) in enumerate(
         (
-            ("nri", modules.nri, AGENTS, 6000, 1e-3),
-            ("nri_fine", modules.nri, AGENTS, 6000, 5e-4),  # the same network, from where the first stage left it
-            ("nri_visible", modules.nri_visible, AGENTS - 2, 2000, 1e-3),
+            ("nri", modules.nri, AGENTS, 1e-3),
+            ("nri_fine", modules.nri, AGENTS, 5e-4),  # the same network, from where the first stage left it
+            ("nri_visible", modules.nri_visible, AGENTS - 2, 1e-3),
         )
     ):
-        if nri is None:
+        if nri is None or not plan[name]:
             continue
         sizes = tuple(range(5, agents + 1)) if kind == "any" else (agents,)
         target = validation.states(slice(None), agents)[:1000]
@@ -106,7 +111,7 @@ def train_modules(
             sampler(data, 128, sizes, agents),
             target[:, :agents],
             validation.edges[:1000, :agents, :agents],
-            Schedule(steps(count), rate=rate),
+            Schedule(steps(plan[name]), rate=rate),
             batch=128,
             starts=1,
             seed=seed + stage,
@@ -125,7 +130,7 @@ def train_modules(
             sa,
             sampler(data, 256, (visible,)),
             target,
-            Schedule(steps(7000 * share), rate=1e-3),
+            Schedule(steps(plan["hsp_sa"] * share), rate=1e-3),
             visible=visible,
             batch=256,
             seed=seed,
@@ -140,7 +145,7 @@ def train_modules(
             partial(_fixed_set, data, visible),
             min(100_000, len(data)),
             target[:1000],
-            Schedule(steps(6000 * share), rate=7e-4),
+            Schedule(steps(plan["hsp_sg"] * share), rate=7e-4),
             visible=visible,
             batch=256,
             warmup_epochs=5 * scale * share,
