@@ -15,6 +15,7 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 @cache
@@ -30,6 +31,23 @@ def senders(agents: int) -> Tensor:
 def off_diagonal(agents: int) -> Tensor:
     """``[E]`` positions of the off-diagonal entries in a flattened ``A x A`` matrix, row-major."""
     return torch.nonzero(~torch.eye(agents, dtype=torch.bool).flatten()).flatten()
+
+
+@cache
+@torch.inference_mode(False)
+def incoming_places(agents: int) -> Tensor:
+    """``[A (A - 1)]`` positions of the entries of the incoming layout in a flattened ``A x A`` matrix."""
+    return (senders(agents) * agents + torch.arange(agents)[:, None]).flatten()
+
+
+@cache
+@torch.inference_mode(False)
+def matrix_places(agents: int) -> Tensor:
+    """``[A A]`` positions of the entries of the matrix in a flattened incoming layout after a leading zero: 0 on the
+    diagonal."""
+    places = torch.zeros(agents * agents, dtype=torch.long)
+    places[incoming_places(agents)] = torch.arange(1, agents * (agents - 1) + 1)
+    return places
 
 
 def matrix_to_flat(matrix: Tensor) -> Tensor:
@@ -48,24 +66,21 @@ def flat_to_matrix(flat: Tensor, agents: int) -> Tensor:
 
 def matrix_to_incoming(matrix: Tensor) -> Tensor:
     """``[..., A, A, K]`` to ``[..., A, A - 1, K]`` (receiver, sender)."""
-    agents = matrix.shape[-2]
-    index = senders(agents).to(matrix.device)
-    receiver = torch.arange(agents, device=matrix.device)[:, None]
-    return matrix[..., index, receiver, :]
+    agents = int(matrix.shape[-2])
+    index = incoming_places(agents).to(matrix.device)
+    return matrix.flatten(-3, -2).index_select(-2, index).unflatten(-2, (agents, agents - 1))
 
 
 def incoming_to_matrix(incoming: Tensor) -> Tensor:
     """``[..., A, A - 1, K]`` to ``[..., A, A, K]`` with a zero diagonal. Inverse of :func:`matrix_to_incoming`."""
-    agents = incoming.shape[-3]
-    index = senders(agents).to(incoming.device)
-    receiver = torch.arange(agents, device=incoming.device)[:, None]
-    matrix = incoming.new_zeros(*incoming.shape[:-3], agents, agents, incoming.shape[-1])
-    matrix[..., index, receiver, :] = incoming
-    return matrix
+    agents = int(incoming.shape[-3])
+    index = matrix_places(agents).to(incoming.device)
+    flat = F.pad(incoming.flatten(-3, -2), (0, 0, 1, 0))
+    return flat.index_select(-2, index).unflatten(-2, (agents, agents))
 
 
 def gather_senders(nodes: Tensor) -> Tensor:
     """Node features ``[..., A, F]`` to the features of each receiver's senders ``[..., A, A - 1, F]``."""
-    agents = nodes.shape[-2]
+    agents = int(nodes.shape[-2])
     index = senders(agents).to(nodes.device).flatten()
     return nodes.index_select(-2, index).unflatten(-2, (agents, agents - 1))
