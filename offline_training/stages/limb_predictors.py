@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -136,7 +137,8 @@ def refine(
     found = []
     for begin in range(0, len(data), CHUNK):
         visible, first, _ = split(data, *data.batch(slice(begin, begin + CHUNK)), limb)
-        loop = Refinement(OverLinearPath(hsp_sa, first, gain), OverLinearPath(hsp_sg, first, gain), nri, rounds)
+        guess, guided = (OverLinearPath(network, first, gain) for network in (hsp_sa, hsp_sg))
+        loop = Refinement(cast(Any, guess), cast(Any, guided), nri, rounds)
         found.append(loop(visible, names=limb.names).hidden)
     return torch.cat(found)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -326,7 +327,7 @@ def _choose_penalties(
 
 
 def _write_cache(cache: Path, completions: dict[str, list[Completion]], carries: dict[str, ResidualCarry]) -> None:
-    arrays: dict[str, NDArray] = {f"kernel {kind}": np.array(astuple(carry.kernel)) for kind, carry in carries.items()}
+    arrays: dict[str, Any] = {f"kernel {kind}": np.array(astuple(carry.kernel)) for kind, carry in carries.items()}
     for limb, done in completions.items():
         arrays[f"trials {limb}"] = np.array([one.trial for one in done])
         for number, one in enumerate(done):

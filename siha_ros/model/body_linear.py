@@ -194,5 +194,4 @@ class ResidualCarry:
         kernel = self.kernel
         covariance = kernel(times, poses, times, poses) + kernel.noise * np.eye(times.shape[-1])
         cross = kernel(times, poses, wanted, wanted_poses)
-        weights: FloatArray = np.linalg.solve(covariance, cross).swapaxes(-1, -2)
-        return weights
+        return np.asarray(np.linalg.solve(covariance, cross).swapaxes(-1, -2), np.float64)
