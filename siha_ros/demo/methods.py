@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
+from siha_ros.body_ridge import KINDS, BodyRidge
 from siha_ros.dynamics_roll import DynamicsRoll
 from siha_ros.model.bundle import Bundle, BundleConfig
 from siha_ros.node.parameters import Parameters, window_parameters
@@ -34,12 +35,14 @@ def window_factory(config: BundleConfig, parameters: Parameters) -> Callable[[],
 
 def baseline_methods(bundle: Bundle) -> dict[str, WindowEstimator]:
     """Estimators by the name that they have in the report."""
-    methods: list[Hold | ConstantVelocity | MeanVisible | DynamicsRoll] = [
-        kind(horizon=bundle.config.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)
-    ]
-    if not bundle.config.identified:
-        methods.append(DynamicsRoll(bundle))
-    return {method.name: method for method in methods}
+    methods: dict[str, WindowEstimator] = {
+        kind.name: kind(horizon=bundle.config.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)
+    }
+    if bundle.config.identified:
+        methods |= {kind: BodyRidge(bundle, kind) for kind in KINDS}
+    else:
+        methods[DynamicsRoll.name] = DynamicsRoll(bundle)
+    return methods
 
 
 def _flat(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
