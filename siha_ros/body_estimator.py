@@ -24,6 +24,7 @@ from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle
 from siha_ros.model.hidden_state import HiddenStatePredictor
+from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import Refinement
 from siha_ros.window.grid import backward_difference
 from siha_ros.window.types import Estimate, Forecast, Status, Window
@@ -106,8 +107,8 @@ class BodyEstimator:
         self.core = self.path.template.core
         self.share = bundle.arrays["refinement"][SHARE].double().numpy()  # [limbs, 2, n]: seconds and share
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
-        self.nri = bundle.nri()
-        self.hsp_sa, self.hsp_sg = bundle.predictor("hsp_sa"), bundle.predictor("hsp_sg")
+        self.nri = quick_nri(bundle.nri())
+        self.hsp_sa, self.hsp_sg = (quick_predictor(bundle.predictor(name)) for name in ("hsp_sa", "hsp_sg"))
         self.fallback = ConstantVelocity(horizon=max(config.horizon, 1))
 
     def warm_up(self) -> None:

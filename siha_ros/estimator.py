@@ -23,6 +23,7 @@ from siha_ros.model.bundle import Bundle, load_bundle
 from siha_ros.model.dynamics import Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.frame import TeamFrame, backward_velocity, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
+from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
 from siha_ros.resources import bundle_path
 from siha_ros.window.types import Estimate, Forecast, Status, Window
@@ -121,7 +122,7 @@ class TeamEstimator:
         self.bundle, self.device, self.evidence_rounds = bundle, device, evidence_rounds
         for network in bundle.networks.values():
             network.to(device)
-        self.nri = bundle.nri()
+        self.nri = quick_nri(bundle.nri())
         config = bundle.config
         self.dims, self.scale = config.dims, config.scale
         self.unit = torch.tensor(
@@ -133,7 +134,10 @@ class TeamEstimator:
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
             count: Refinement(
-                bundle.predictor(f"hsp_sa_{count}"), bundle.predictor(f"hsp_sg_{count}"), self.nri, config.rounds
+                quick_predictor(bundle.predictor(f"hsp_sa_{count}")),
+                quick_predictor(bundle.predictor(f"hsp_sg_{count}")),
+                self.nri,
+                config.rounds,
             )
             for count in counts
         }
