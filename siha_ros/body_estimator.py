@@ -3,7 +3,8 @@
 Layers, each of which is right on its own: the linear path completes the hidden joints from the visible ones; what was
 last seen of them carries on and fades; the hidden-state predictors refine that under the graph that NRI reads (the
 paper's loop); NRI's decoder forecasts. Which joints hide is free as long as they belong to two limbs at most and the
-core stays in sight; beyond that the window is continued at constant velocity and the reason says why.
+core stays in sight; beyond that, and outside the ranges of training, a hidden joint keeps its place relative to the
+joints still seen and the reason says why.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from siha_ros.baselines import ConstantVelocity
+from siha_ros.baselines import MeanVisible
 from siha_ros.estimator import OWN_FRAME_DEVIATION, time_since_seen
 from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
@@ -35,6 +36,8 @@ BoolArray = NDArray[np.bool_]
 MOST_LIMBS = 2  # limbs that may be hidden at once
 EVIDENCE_SECONDS = 0.05  # spacing of the moments that the carry remembers
 MEMORY_SECONDS = 1.5  # how far back before a loss it remembers
+FALLBACK_GROWTH = 0.5  # m/s by which the deviation grows of what is carried along with the body
+FALLBACK_SECONDS = 1e6  # for ever: at constant velocity a foot would be off by a metre after a second
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
 SHARE = "share"  # array of how much of the predictors' refinement is used, by time since loss
@@ -109,7 +112,9 @@ class BodyEstimator:
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
         self.hsp_sa, self.hsp_sg = (quick_predictor(bundle.predictor(name)) for name in ("hsp_sa", "hsp_sg"))
-        self.fallback = ConstantVelocity(horizon=max(config.horizon, 1))
+        self.fallback = MeanVisible(
+            horizon=max(config.horizon, 1), growth=FALLBACK_GROWTH, time_constant=FALLBACK_SECONDS
+        )
 
     def warm_up(self) -> None:
         """Complete made-up windows: nothing hidden, and each limb."""

@@ -1,0 +1,270 @@
+"""The estimator of bodies on a made-up body: what is seen stays, what is lost goes on without a jump, frames turn
+along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from siha_ros.body_baselines import ridge_estimators
+from siha_ros.body_estimator import BodyEstimator
+from siha_ros.model.body_frame import BodyFrame, BodyTemplate
+from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
+from siha_ros.model.bundle import Bundle, BundleConfig, ErrorTable, Ranges, Training
+from siha_ros.model.frame import Scale
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.ridge import fit_limb_ridge
+from siha_ros.window.types import Status, Window
+
+NAMES = ["pelvis", "chest", "head", "lelbow", "lhand", "relbow", "rhand", "lfoot"]
+LIMBS = {"left_arm": ["lelbow", "lhand"], "right_arm": ["relbow", "rhand"], "left_leg": ["lfoot"]}
+CORE = np.array([0, 1, 2])
+FRAMES, DT, HORIZON = 12, 1 / 30, 5
+REST = np.array(
+    [
+        [0, 0, 1.0],
+        [0.03, 0, 1.3],
+        [0.02, 0, 1.6],
+        [0, 0.3, 1.2],
+        [0.1, 0.4, 1.0],
+        [0, -0.3, 1.2],
+        [0.1, -0.4, 1.0],
+        [0, 0.1, 0],
+    ]
+)
+
+
+def walk(frames, seed, bias=0.0):
+    """Positions [8, frames, 3] (m) walking along +x at 1 m/s: arms and feet swing together; `bias` moves the left
+    hand.
+    """
+    rng = np.random.default_rng(seed)
+    phase = rng.uniform(0, 2 * np.pi) + 2 * np.pi * 0.9 * np.arange(frames) * DT
+    size = rng.uniform(0.1, 0.3)
+    positions = np.repeat(REST[:, None], frames, 1) + np.arange(frames)[:, None] * DT * np.array([1.0, 0, 0])
+    for joint, share, lag in ((3, 0.5, 0.0), (4, 1.0, 0.3), (5, -0.5, 0.0), (6, -1.0, 0.3), (7, -1.2, 0.1)):
+        positions[joint, :, 0] += share * size * np.sin(phase - lag)
+        positions[joint, :, 2] += 0.2 * share * size * np.cos(2 * (phase - lag))
+    positions[4] += np.array([0, bias, 0])
+    return positions
+
+
+def cut(positions, end):
+    return positions[:, end - FRAMES + 1 : end + 1]
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    torch.manual_seed(0)
+    windows = np.concatenate(
+        [np.stack([cut(walk(60, seed), end) for end in range(FRAMES, 60, 3)]) for seed in range(40)]
+    )
+    template = BodyTemplate.of(windows, np.zeros(len(windows)), CORE)
+    everyone = np.ones(len(NAMES), bool)
+    body = template.fit(windows, everyone).to_body(windows)
+    basis = np.linalg.qr(np.vander(np.linspace(-1, 1, FRAMES), 7))[0]
+    path = LinearPath(template, basis, *(np.zeros(0) for _ in range(5)))
+    x = path.features(body, path.centre(body, everyone), everyone).reshape(len(body), -1)
+    values, vectors = np.linalg.eigh((x - x.mean(0)).T @ (x - x.mean(0)))
+    flat = (body - path.centre(body, everyone)[:, None])[:, :, -1].reshape(len(body), -1)
+    path = replace(
+        path,
+        mean=x.mean(0),
+        factor=np.sqrt(np.maximum(values, 0))[:, None] * vectors.T,
+        penalty=np.full(len(NAMES), 1e-6),
+        pose_mean=flat.mean(0),
+        pose_axes=np.linalg.svd(flat - flat.mean(0), full_matrices=False)[2][:3] / 0.1,
+    )
+    rows = {limb: np.array([NAMES.index(joint) for joint in joints]) for limb, joints in LIMBS.items()}
+    ridges = {
+        f"{name}.{limb}.{key}": tensor
+        for name, lags in (("ridge_frame", ((0,),)), ("ridge_window", ((0, 3),)))
+        for limb, hidden in rows.items()
+        for key, tensor in fit_limb_ridge(body, body[:50], hidden, CORE, lags, (1e-6,), DT)[0].tensors().items()
+    }
+    table = ErrorTable([0.05, 1.0], [0.01, 0.02], [0.02, 0.05])
+    errors = {f"{name}{end}": table for name in NAMES for end in ("", "_unseen", "_two")} | {"forecast": table}
+    hsp = HSPConfig(FRAMES, 6, hidden=2, width=16, identities=len(NAMES))
+    config = BundleConfig(
+        format=1, name="body", system="body", purpose="test", count=len(NAMES), agent_names=NAMES, limbs=LIMBS, dims=3,
+        dt=DT, window=FRAMES, horizon=HORIZON, frame="body", velocity="backward_difference", scale=Scale(2.0, 4.0),
+        edge_types=["none", "interaction"], max_hidden=0, hidden_sets=list(LIMBS), rounds=2,
+        ranges=Ranges([8, 8], [30.0, 1000.0], speed=8.0, extent=3.0), errors=errors,
+        training=Training("", "", 0, [], {}, {}, "", {}), metrics={},
+    )  # fmt: skip
+    kernel = ResidualCarry(CarryKernel(1.0, 0.2, 2.0, 0.2, 0.2, 0.01, 0.05, 1e-4)).tensor()
+    share = torch.tensor([[[0.0, 1.0, 3.0], [0.0, 0.0, 0.0]]] * len(LIMBS))
+    arrays = {
+        "linear": path.tensors(),
+        "carry": dict.fromkeys(LIMBS, kernel),
+        "refinement": {"gain": torch.full((6,), 0.01), "share": share},
+        "ridge": ridges,
+    }
+    networks = {
+        "nri": NRI(NRIConfig(FRAMES, 6, encoder_width=16, decoder_width=16, output_gain=0.01)),
+        "hsp_sa": HiddenStatePredictor(hsp),
+        "hsp_sg": HiddenStatePredictor(replace(hsp, alphas=list(PAPER_ALPHAS))),
+    }
+    return Bundle(Path("body"), config, {name: network.eval() for name, network in networks.items()}, arrays)
+
+
+@pytest.fixture
+def estimator(bundle):
+    return BodyEstimator(bundle, torch.device("cpu"))
+
+
+def window(positions, end, lost_at=None, lost=("lelbow", "lhand"), names=NAMES):
+    """The window of a walk that ends at frame `end`; the joints `lost` are seen up to frame `lost_at` (None: for
+    ever).
+    """
+    order = [NAMES.index(name) for name in names]
+    frames = np.arange(end - FRAMES + 1, end + 1)
+    observed = np.ones((len(NAMES), FRAMES), bool)
+    gone = np.isin(names, lost)
+    last = np.full(len(NAMES), frames[-1] * DT)
+    if lost_at is not None:
+        observed[gone] = frames <= lost_at
+        last[gone] = min(lost_at, frames[-1]) * DT if lost_at >= 0 else np.nan
+    seen = np.where(observed[..., None], cut(positions, end)[order], np.nan)
+    newest = np.round(np.nan_to_num(last, nan=0) / DT).astype(int)
+    there = np.where(np.isfinite(last)[:, None], positions[order, newest], np.nan)
+    nowhere = np.full((len(NAMES), 3), np.nan)
+    return Window(
+        names=list(names), times=frames * DT, positions=seen, velocities=np.full_like(seen, np.nan), observed=observed,
+        confidence=observed.astype(np.float32), reason=[""] * len(NAMES), last_seen=last, last_position=there,
+        status=np.where(observed[:, -1], Status.VISIBLE, Status.HIDDEN).astype(np.int8), last_velocity=nowhere,
+    )  # fmt: skip
+
+
+def error(estimate, positions, end, joint="lhand"):
+    """Distance (m) between estimate and truth in the newest frame."""
+    return float(
+        np.linalg.norm(estimate.positions[estimate.names.index(joint), -1] - positions[NAMES.index(joint), end])
+    )
+
+
+def test_a_limb_never_seen_is_recovered_and_everything_is_finite(estimator):
+    positions = walk(60, 100)
+    given = window(positions, 40, lost_at=-1)
+    estimate = estimator.estimate(given)
+    assert error(estimate, positions, 40) < 0.01 and error(estimate, positions, 40, "lelbow") < 0.01
+    np.testing.assert_array_equal(estimate.positions[given.observed], given.positions[given.observed])
+    forecast = estimate.forecast
+    assert forecast.positions.shape == (8, HORIZON, 3) and forecast.times[0] == pytest.approx(41 * DT)
+    for array in (estimate.positions, estimate.velocities, estimate.covariance, estimate.position_95,
+    estimate.adjacency,
+                  forecast.positions, forecast.velocities, forecast.covariance):  # fmt: skip
+        assert np.isfinite(array).all()
+    np.testing.assert_allclose(estimate.adjacency.sum(-1), 1 - np.eye(8), atol=1e-6)
+    assert estimate.reason[NAMES.index("lhand")].startswith("never seen") and estimate.reason[0] == ""
+
+
+def test_the_estimate_moves_and_turns_with_the_body(estimator):
+    positions = walk(60, 101)
+    motion = BodyFrame(np.array(2.2), np.array([5.0, -3.0, 0.4]))
+    plain = estimator.estimate(window(positions, 40, lost_at=30))
+    turned = estimator.estimate(window(motion.to_world(positions), 40, lost_at=30))
+    np.testing.assert_allclose(turned.positions, motion.to_world(plain.positions), atol=1e-4)
+    np.testing.assert_allclose(turned.forecast.positions, motion.to_world(plain.forecast.positions), atol=1e-4)
+    np.testing.assert_allclose(turned.forecast.velocities, motion.turn_to_world(plain.forecast.velocities), atol=1e-4)
+
+
+def test_what_the_linear_path_gets_wrong_is_carried_from_the_moment_of_loss(estimator):
+    positions = walk(90, 102, bias=0.05)
+    assert error(estimator.estimate(window(positions, 40, lost_at=-1)), positions, 40) > 0.04
+    previous = None
+    for end in range(20, 41, 4):
+        previous = estimator.estimate(window(positions, end), previous)
+    just_lost = estimator.estimate(window(positions, 41, lost_at=40), previous)
+    assert error(just_lost, positions, 41) < 0.005
+    previous = just_lost
+    for end in range(43, 80, 2):  # long after the window in which it was last seen
+        previous = estimator.estimate(window(positions, end, lost_at=40), previous)
+    assert error(previous, positions, 79) < 0.02
+
+
+def test_a_limb_that_comes_back_in_part_keeps_what_is_seen(estimator):
+    positions = walk(60, 103, bias=0.05)
+    given = window(positions, 40)
+    given.observed[[3, 4], :6] = False
+    given.positions[[3, 4], :6] = np.nan
+    estimate = estimator.estimate(given)
+    gap = np.linalg.norm(estimate.positions[4, :6] - cut(positions, 40)[4, :6], axis=-1)
+    assert gap.max() < 0.015  # without the carry it is 0.05
+
+
+def test_a_single_joint_of_a_limb_uses_the_others(estimator):
+    positions = walk(60, 104)
+    estimate = estimator.estimate(window(positions, 40, lost_at=-1, lost=("lhand",)))
+    assert error(estimate, positions, 40) < 0.01
+    np.testing.assert_array_equal(estimate.positions[3], cut(positions, 40)[3])
+
+
+def test_names_come_in_any_order(estimator):
+    positions = walk(60, 105)
+    names = NAMES[::-1]
+    plain, other = (estimator.estimate(window(positions, 40, 30, names=order)) for order in (NAMES, names))
+    np.testing.assert_allclose(other.positions, plain.positions[::-1], atol=1e-9)
+    np.testing.assert_allclose(other.adjacency, plain.adjacency[::-1, ::-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lost", "why"),
+    [
+        (("lhand", "rhand", "lfoot"), "joints of 3 limbs hidden, the bundle knows up to 2"),
+        (("pelvis",), "fewer than 3 joints of the core seen"),
+    ],
+)
+def test_what_it_was_not_made_for_is_said_and_extrapolated(estimator, lost, why):
+    positions = walk(60, 106)
+    estimate = estimator.estimate(window(positions, 40, lost_at=37, lost=lost))
+    row = NAMES.index(lost[0])
+    assert why in estimate.reason[row] and np.isfinite(estimate.positions).all()
+    assert all(reason == "" for name, reason in zip(NAMES, estimate.reason, strict=True) if name not in lost)
+
+
+def test_two_limbs_and_other_skeletons(estimator):
+    positions = walk(60, 107)
+    both = estimator.estimate(window(positions, 40, lost_at=-1, lost=("lelbow", "lhand", "lfoot")))
+    assert error(both, positions, 40) < 0.02 and error(both, positions, 40, "lfoot") < 0.02
+    given = window(positions, 40, lost_at=30)
+    given.names[0] = "hip"
+    assert "pelvis" in estimator.estimate(given).reason[3]
+
+
+def test_too_fast_a_body_is_not_guessed_at(estimator):
+    positions = walk(60, 108)
+    positions[6, 30:] += np.arange(30)[:, None] * np.array([0, 0.5, 0])
+    assert "m/s, training saw up to 8.0 m/s" in estimator.estimate(window(positions, 35, lost_at=30)).reason[3]
+
+
+def test_deviations_are_those_of_the_tables(estimator):
+    estimate = estimator.estimate(window(walk(60, 109), 40, lost_at=38))
+    hand = NAMES.index("lhand")
+    since = 2 * DT
+    expected = np.interp(since, [0.05, 1.0], [0.01, 0.02])
+    np.testing.assert_allclose(np.sqrt(np.diagonal(estimate.covariance[hand, -1])), expected, rtol=1e-6)
+    assert estimate.position_95[hand, -1] == pytest.approx(np.interp(since, [0.05, 1.0], [0.02, 0.05]))
+    assert estimate.position_95[hand, 0] < 0.01
+    ahead = np.sqrt(np.diagonal(estimate.forecast.covariance[0, -1]))
+    assert (ahead > np.interp(HORIZON * DT, [0.05, 1.0], [0.01, 0.02])).all()
+
+
+def test_warm_up_runs_every_limb(estimator):
+    estimator.warm_up()
+
+
+def test_ridges_complete_a_limb_and_leave_the_rest_alone(bundle):
+    positions = walk(60, 110)
+    given = window(positions, 40, lost_at=30)
+    for name, ridge in ridge_estimators(bundle).items():
+        estimate = ridge.estimate(given)
+        assert error(estimate, positions, 40) < 0.03, name
+        np.testing.assert_array_equal(estimate.positions[given.observed], given.positions[given.observed])
+        assert np.isfinite(estimate.forecast.positions).all()
