@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
-from siha_ros.body_ridge import KINDS, BodyRidge
+from siha_ros.body_baselines import ridge_estimators
 from siha_ros.dynamics_roll import DynamicsRoll
 from siha_ros.model.bundle import Bundle, BundleConfig
 from siha_ros.node.parameters import Parameters, window_parameters
@@ -39,7 +39,7 @@ def baseline_methods(bundle: Bundle) -> dict[str, WindowEstimator]:
         kind.name: kind(horizon=bundle.config.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)
     }
     if bundle.config.identified:
-        methods |= {kind: BodyRidge(bundle, kind) for kind in KINDS}
+        methods |= ridge_estimators(bundle)
     else:
         methods[DynamicsRoll.name] = DynamicsRoll(bundle)
     return methods

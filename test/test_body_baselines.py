@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from siha_ros.body_ridge import BodyRidge
+from siha_ros.body_baselines import RidgeEstimator, ridge_estimators
 from siha_ros.model.body_frame import BodyTemplate
 from siha_ros.model.body_linear import LinearPath
 from siha_ros.model.ridge import fit_limb_ridge
@@ -81,7 +81,7 @@ def test_a_hand_that_follows_from_the_rest_is_found(bundle, kind, lost_from):
     truth = turned(walk(1.3, 1.2))
     order = np.array([5, 0, 3, 1, 6, 2, 4])
     window = window_of(truth, ARM, lost_from, order)
-    estimate = BodyRidge(bundle, kind).estimate(window)
+    estimate = RidgeEstimator(bundle, kind).estimate(window)
     assert estimate.names == window.names
     reached = slice(3 if kind == "ridge_window" else 0, None)  # the lags of earlier frames lie before the window
     np.testing.assert_allclose(estimate.positions[:, reached], truth[order][:, reached], atol=1e-3)
@@ -94,10 +94,10 @@ def test_a_hand_that_follows_from_the_rest_is_found(bundle, kind, lost_from):
 def test_more_than_one_limb_goes_on_at_constant_velocity(bundle):
     truth = turned(walk(1.3, 1.2))
     window = window_of(truth, np.array([5, 6]), 12, np.arange(7))
-    estimate = BodyRidge(bundle, "ridge_frame").estimate(window)
+    estimate = RidgeEstimator(bundle, "ridge_frame").estimate(window)
     np.testing.assert_allclose(estimate.positions[5, -1], truth[5, 11], atol=1e-9)
 
 
-def test_an_unknown_kind_is_refused(bundle):
-    with pytest.raises(ValueError, match="expected ridge_frame or ridge_window"):
-        BodyRidge(bundle, "ridge")
+def test_they_come_with_bundles_of_bodies(bundle):
+    assert list(ridge_estimators(bundle)) == ["ridge_frame", "ridge_window"]
+    assert ridge_estimators(SimpleNamespace(config=bundle.config, arrays={})) == {}
