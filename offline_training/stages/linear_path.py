@@ -29,7 +29,7 @@ EVIDENCE_STEP = 3  # frames between the moments that the carry remembers
 EVIDENCE_FRAMES = 90  # how far back it remembers
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
 RIDGE_PENALTIES = tuple(10.0**power for power in np.arange(-4, 1.5, 0.5))
-WINDOW_LAGS = ((0, 12), (0, 12, 24), (0, 12, 24, 48))
+WINDOW_LAGS = ((0,), (0, 12), (0, 12, 24), (0, 12, 24, 48))
 CARRY_AGES = (1, 3, 8, 17, 30, 45, 66, 90)  # frames since a loss at which the carry is fitted
 KERNEL_START = (0.1, 0.9, 2.0, 1.5, 0.2, 0.15, 0.03, 2e-3)
 
@@ -285,19 +285,15 @@ def fit_linear(trials: Sequence[Trial], evaluations: int = 160, cache: Path | No
     ridge_window: dict[str, LimbRidge] = {}
     plain = np.concatenate([body_windows(walk, template, 4) for walk in training if not walk.mirrored])
     judge = np.concatenate([body_windows(walk, template, 4) for walk in validation])
-    ridges: dict[str, dict] = {}
+    ridges: dict[str, list[dict]] = {}
     for limb, hidden in indices.items():
         for name, lag_sets, store in (
             ("ridge_frame", ((0,),), ridge_frame),
             ("ridge_window", WINDOW_LAGS, ridge_window),
         ):
-            fitted, penalty, error = fit_limb_ridge(plain, judge, hidden, core, lag_sets, RIDGE_PENALTIES, dt)
-            store[limb] = fitted
-            ridges[f"{name} {limb}"] = {
-                "lags": list(fitted.lags),
-                "penalty": penalty,
-                "validation_cm": round(error * 100, 3),
-            }
+            store[limb], ridges[f"{name} {limb}"] = fit_limb_ridge(
+                plain, judge, hidden, core, lag_sets, RIDGE_PENALTIES, dt
+            )
         print(f"ridges of the {limb}: {ridges[f'ridge_frame {limb}']} {ridges[f'ridge_window {limb}']}", flush=True)
     report: dict[str, dict] = {"penalties": chosen, "kernels": kernels, "ridges": ridges}
     return LinearFit(

@@ -9,7 +9,7 @@ import pytest
 
 from siha_ros.model.body_frame import BodyTemplate
 from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
-from siha_ros.model.ridge import fit_limb_ridge, fit_ridge, lagged_features
+from siha_ros.model.ridge import LimbRidge, Ridge, fit_limb_ridge, fit_ridge, lagged_features
 
 AGENTS, FRAMES = 6, 9
 CORE = np.array([0, 1, 2])
@@ -60,19 +60,34 @@ def test_ridge_is_the_penalised_least_squares_solution():
 def test_lagged_features_by_hand():
     positions = np.zeros((1, 3, 3, 3))
     positions[0, 1, :, 0] = [1.0, 2.0, 4.0]
-    positions[0, 0, :, 0] = [0.5, 0.5, 0.5]
-    features = lagged_features(positions, np.array([1]), np.array([0]), (0, 2), dt=0.5)
-    # position less the core, velocity times 0.1 s, then both two frames before (the first frame where there are none)
-    np.testing.assert_allclose(features[0, 2, [0, 3, 6, 9]], [3.5, 0.4, 0.5, 0.2])
-    np.testing.assert_allclose(features[0, 0, [0, 3, 6, 9]], [0.5, 0.2, 0.5, 0.2])
+    positions[0, 0, :, 0] = [0.5, 0.25, 0.5]
+    features = lagged_features(positions, np.array([1]), np.array([0]), (0, 1), dt=0.5)
+    # position less the core of the frame, velocity times 0.1 s, then both a frame before; from the second frame on
+    np.testing.assert_allclose(features[0, 1, [0, 3, 6, 9]], [3.5, 0.4, 1.5, 0.2])
+    np.testing.assert_allclose(features[0, 0, [0, 3, 6, 9]], [1.75, 0.2, 0.75, 0.2])
+    assert features.shape == (1, 2, 12)
 
 
-def test_limb_ridge_finds_a_linear_limb_and_prefers_the_penalty_that_validates():
+def test_limb_ridge_takes_the_best_penalty_and_as_many_lags_as_help():
     training, validation = linear_windows(60, 0, 0.01), linear_windows(20, 1)
-    limb, penalty, error = fit_limb_ridge(training, validation, np.array([5]), CORE, [(0,), (0, 2)], (1e-6, 1e3), 0.1)
-    assert penalty == 1e-6 and error < 0.005
+    hidden = np.array([5])
+    limb, chosen = fit_limb_ridge(training, validation, hidden, CORE, [(0,), (0, 2)], (1e-6, 1e3), 0.1)
+    assert [stage["penalty"] for stage in chosen] == [1e-6] * len(chosen) and chosen[0]["validation_cm"] < 0.5
     found = limb.complete(np.where(np.arange(AGENTS)[:, None, None] == 5, np.nan, validation))
-    assert np.linalg.norm(found - validation[:, [5]], axis=-1).mean() == pytest.approx(error)
+    newest = np.linalg.norm(found[:, :, -1] - validation[:, hidden, -1], axis=-1).mean() * 100
+    assert newest == pytest.approx(chosen[-1]["validation_cm"], abs=1e-3)
+    again = LimbRidge.from_tensors(limb.tensors())
+    np.testing.assert_allclose(again.complete(validation), found, atol=1e-5)
+
+
+def test_a_frame_is_completed_by_the_last_stage_its_window_reaches():
+    rng = np.random.default_rng(3)
+    windows = rng.normal(size=(1, AGENTS, FRAMES, 3))
+    visible, hidden = np.arange(5), np.array([5])
+    constant = [Ridge(np.zeros((30 * stages, 3)), np.full(3, float(stages))) for stages in (1, 2)]
+    limb = LimbRidge(visible, hidden, CORE, 0.1, (((0,), constant[0]), ((0, 4), constant[1])))
+    above_core = limb.complete(windows)[0, 0] - windows[0, CORE].mean(0)
+    np.testing.assert_allclose(above_core[:, 0], [1, 1, 1, 1, 2, 2, 2, 2, 2])
 
 
 @pytest.mark.parametrize("hidden", [[5], [3], [4, 2]])
@@ -155,7 +170,9 @@ def test_carry_is_the_textbook_regression():
             + KERNEL.fast * (1 + rough) * np.exp(-rough)
         )
 
-    full = np.array([[covariance(a, p, b, q) for b, q in zip(times, poses, strict=True)] for a, p in zip(times, poses, strict=True)])
+    full = np.array(
+        [[covariance(a, p, b, q) for b, q in zip(times, poses, strict=True)] for a, p in zip(times, poses, strict=True)]
+    )
     cross = np.array([covariance(wanted[0], there[0], b, q) for b, q in zip(times, poses, strict=True)])
     expected = np.linalg.inv(full + KERNEL.noise * np.eye(7)) @ cross
     np.testing.assert_allclose(ResidualCarry(KERNEL).weights(times, poses, wanted, there)[0], expected, rtol=1e-6)
