@@ -25,6 +25,7 @@ PANEL_PERIOD = 0.25  # s
 PLOT_PERIOD = 0.5  # s
 HIDDEN = STATUS_COLOURS[Status.HIDDEN]
 VISIBLE = STATUS_COLOURS[Status.VISIBLE]
+FOLLOWING = 0.15  # share of the way to the group that the picture moves per update
 FIELD_OF_VIEW = np.deg2rad(38)
 AGE: dict[str, Any] = {"label": "s"}
 SPREAD_CURVE: dict[str, Any] = {"label": "95 % radius", "stroke": "#d55e00", "width": 1.5, "dash": (6, 4)}
@@ -48,7 +49,7 @@ class BrowserView:
             self._server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self._server.get_port()}"
         self._view = View()
-        self._follow = self._hold = False
+        self._hold = False
         self._framed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
         self._last_panel = self._last_plot = -np.inf
         self._build_scene()
@@ -129,16 +130,12 @@ class BrowserView:
                 ("names", "Names"),
             ):
                 self._add_check_box(layer, title)
-            follow = gui.add_checkbox("Follow the group", initial_value=False)
+            self._follow = gui.add_checkbox("Follow the group", initial_value=False)
             hold = gui.add_checkbox("Hold the picture", initial_value=False)
             reset = gui.add_button("Whole group in view")
         with gui.add_folder("Interaction graph"):
             threshold = gui.add_slider("Probability from", min=0.0, max=1.0, step=0.05, initial_value=0.5)
             self._focus = gui.add_dropdown("Edges of", (EVERYONE,), initial_value=EVERYONE)
-
-        @follow.on_update
-        def _(_: viser.GuiEvent) -> None:
-            self._follow = bool(follow.value)
 
         @hold.on_update
         def _(_: viser.GuiEvent) -> None:
@@ -146,8 +143,9 @@ class BrowserView:
 
         @reset.on_click
         def _(event: viser.GuiEvent) -> None:
-            self._framed = None
-            if event.client is not None:
+            scene = self._state.scene(self._view)
+            if scene is not None and event.client is not None:
+                self._framed = self._camera(scene)
                 self._frame_client(event.client)
 
         @threshold.on_update
@@ -179,12 +177,9 @@ class BrowserView:
             self._view = replace(self._view, **{layer: box.value})  # type: ignore[arg-type]
 
     def _frame_client(self, client: viser.ClientHandle) -> None:
-        """Put the whole group in front of one browser's camera."""
-        scene = self._state.scene(self._view)
-        if scene is None:
-            return
+        """Put the whole group in front of one browser's camera, once it is known where that is."""
         if self._framed is None:
-            self._framed = self._camera(scene)
+            return
         position, target = self._framed
         with client.atomic():
             client.camera.fov = FIELD_OF_VIEW
@@ -198,11 +193,14 @@ class BrowserView:
 
     def _draw(self, scene: Scene) -> None:
         if self._framed is None:
+            self._follow.value = len(scene.bones.starts) > 0  # a body walks out of the picture, a team stays in it
+        shift = -scene.centre * [1, 1, 0] if self._follow.value else np.zeros(3)
+        step = 1.0 if self._framed is None else FOLLOWING
+        self._root.position = self._root.position + step * (shift - self._root.position)
+        if self._framed is None:
             self._framed = self._camera(scene)
             for client in self._server.get_clients().values():
                 self._frame_client(client)
-        shift = -scene.centre * [1, 1, 0] if self._follow else np.zeros(3)
-        self._root.position = self._root.position + 0.15 * (shift - self._root.position)
         self._grid.position = (0.0, 0.0, scene.ground)
         self._agents.draw(scene.agents)
         self._spread.draw(scene.spread)

@@ -23,6 +23,7 @@ from siha_ros.window.types import Status
 Entry = TypeVar("Entry")
 
 CLOCK_JUMP = 1.0  # stamps going back by more than this (s) mean that the stream started anew
+TRAIL_GAP = 0.5  # trails start anew after a pause in the stream longer than this (s)
 TRUTH_MEMORY = 600  # truth frames kept, 5 s at 120 Hz
 TRUTH_TOLERANCE = 0.2  # a ghost may be drawn where the truth last was, up to this long ago (s)
 HISTORY_SECONDS = 30.0  # how far the curves reach back (s)
@@ -107,6 +108,8 @@ class SceneState:
                 group = self._groups[states.group] = self._new_group(states)
             elif states.stamp < group.states.stamp:
                 return
+            if states.stamp > group.states.stamp + TRAIL_GAP:
+                group.trail.clear()
             group.states = states
             self._last_arrival = arrival
             group.arrivals.append(arrival)

@@ -244,6 +244,13 @@ def test_the_trail_of_a_hidden_agent_is_the_window_that_the_model_believes():
     np.testing.assert_allclose(points[2], [[6, 0, 0], [7, 0, 0]])
 
 
+def test_a_pause_in_the_stream_breaks_the_trails():
+    state = SceneState()
+    for stamp, x in ((1.0, 0.0), (1.1, 0.1), (3.0, 9.0), (3.1, 9.1)):
+        state.add_states(states(stamp=stamp, names=["a"], status=[1], positions=[[x, 0, 0]]), arrival=stamp)
+    np.testing.assert_allclose(state.scene(View()).trails.points, [[[9.0, 0, 0], [9.1, 0, 0]]])
+
+
 def test_labels_tell_since_when_and_how_far():
     state = SceneState()
     state.add_states(states(), arrival=0.0)
