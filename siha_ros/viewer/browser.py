@@ -193,7 +193,7 @@ class BrowserView:
 
     def _draw(self, scene: Scene) -> None:
         if self._framed is None:
-            self._follow.value = len(scene.bones.starts) > 0  # a body walks out of the picture, a team stays in it
+            self._follow.value = len(scene.bones.starts) > 0  # type: ignore[misc]  # bodies walk out of the picture
         shift = -scene.centre * [1, 1, 0] if self._follow.value else np.zeros(3)
         step = 1.0 if self._framed is None else FOLLOWING
         self._root.position = self._root.position + step * (shift - self._root.position)
