@@ -166,7 +166,7 @@ def _evaluate_options(commands: Any) -> None:
         help="springs: which test set (default: the one the bundle is for)",
     )
     evaluate.add_argument(
-        "--samples", type=_positive, default=None, metavar="N", help="test windows (default: 2000; a body: all)"
+        "--samples", type=_positive, default=None, metavar="N", help="test windows (default: 2000; a body: 400)"
     )
     evaluate.add_argument(
         "--data", type=Path, default=None, metavar="FOLDER", help="a body: folder with one .asf file and its .amc files"

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
+from siha_ros.body_baselines import ridge_estimators
+from siha_ros.body_estimator import BodyEstimator
 from siha_ros.dynamics_roll import DynamicsRoll
 from siha_ros.estimator import Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig
@@ -21,7 +24,7 @@ from siha_ros.replay.windows import Recording
 from siha_ros.window.types import WindowEstimator
 
 FUTURE = {"springs": 50, "body": 25}
-TEST_SAMPLES = 2000
+TEAM_SAMPLES, BODY_SAMPLES = 2000, 400
 
 
 def evaluate_command(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -51,9 +54,18 @@ def _lost_at(text: str, config: BundleConfig) -> int:
 
 
 def baselines(estimator: Estimator) -> dict[str, WindowEstimator]:
-    """What is always compared with, by its name in reports."""
+    """What is always compared with, by its name in reports; the ridges come with a body's bundle."""
     horizon = max(estimator.bundle.config.horizon, 1)
-    return {kind.name: kind(horizon=horizon) for kind in (Hold, ConstantVelocity, MeanVisible)}
+    plain: dict[str, WindowEstimator] = {
+        kind.name: kind(horizon=horizon) for kind in (Hold, ConstantVelocity, MeanVisible)
+    }
+    return plain | dict(ridge_estimators(estimator.bundle))
+
+
+def guess_alone(estimator: Estimator) -> WindowEstimator:
+    """A body's estimator without refinement rounds: hsp_sa."""
+    bundle = estimator.bundle
+    return BodyEstimator(replace(bundle, config=replace(bundle.config, rounds=0)), estimator.device)
 
 
 # the simulated team
@@ -78,7 +90,7 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         data = f"springs, 60 s runs of a connected team, {options.split}"
         return _losses(options, config, methods, runs, data, seed)
     windows = springs_windows(
-        kind, options.split, options.samples or TEST_SAMPLES, future=FUTURE["springs"], seed=options.seed
+        kind, options.split, options.samples or TEAM_SAMPLES, future=FUTURE["springs"], seed=options.seed
     )
     recording = Recording(
         [f"robot_{agent + 1}" for agent in range(config.count)],
@@ -132,14 +144,15 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         if options.hide in (None, limb)
     }
     data = f"CMU motion capture, {options.split} trials {', '.join(trial.name for trial in trials)}"
-    methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator), **_ridges(estimator)}
+    methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator)}
     if options.losses:
         runs = body_losses(trials, limbs, options.losses, config.window * config.dt, options.seed)
         return _losses(options, config, methods, runs, data, options.seed)
+    methods = {"hsp_sa": guess_alone(estimator), **methods}
     frames = config.window + FUTURE["body"]
     cut = np.concatenate([walk.windows(frames) for walk in walks(trials)])
-    if options.samples and options.samples < len(cut):
-        cut = cut[np.sort(np.random.default_rng(options.seed).choice(len(cut), options.samples, replace=False))]
+    samples = min(options.samples or BODY_SAMPLES, len(cut))
+    cut = cut[np.sort(np.random.default_rng(options.seed).choice(len(cut), samples, replace=False))]
     recording = Recording(list(trials[0].joints), cut, None, None, config.dt)
     result = evaluate(
         estimator.bundle,
@@ -152,10 +165,6 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         progress=True,
     )
     return result, evaluation_table(result)
-
-
-def _ridges(estimator: Estimator) -> dict[str, WindowEstimator]:
-    return {}
 
 
 def _losses(

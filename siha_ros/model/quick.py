@@ -52,7 +52,7 @@ class Traced(nn.Module):
                 example = tuple(x.clone() for x in given)
                 traced: Callable[..., Tensor] = torch.jit.freeze(torch.jit.trace(plain, example, check_trace=False))
                 for _ in range(2):  # the second call is the one that is optimised
-                    difference = float((traced(*example) - plain(*example)).abs().max())
+                    difference = float(torch.sub(traced(*example), plain(*example)).abs().max())
         except Exception as error:  # whatever a version of PyTorch may not like
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
         else:
@@ -95,10 +95,11 @@ class Rollout(nn.Module):
             first += [layer.sender.weight, layer.receiver.weight]
             bias += [torch.zeros_like(layer.receiver.bias), layer.receiver.bias]
         merged, merged_bias = torch.cat(first).t().contiguous(), torch.cat(bias)
-        second = [(layer.weight.t().contiguous(), layer.bias) for layer in decoder.message2]
-        strengths = [
-            graph[0, :, :, kind].t().unsqueeze(1).contiguous() for kind in decoder.used
-        ]  # [receiver, 1, sender]
+        second: list[tuple[Tensor, Tensor]] = []
+        for linear in decoder.message2:
+            assert isinstance(linear, nn.Linear)
+            second.append((linear.weight.t().contiguous(), linear.bias))
+        strengths = [graph[0, :, :, kind].t().unsqueeze(1).contiguous() for kind in decoder.used]  # receiver, 1, sender
         heard = decoder.update1.weight[:, features:].t().contiguous()
         inner, outer = decoder.update2.weight.t().contiguous(), decoder.update3.weight.t().contiguous()
         state, out = x[0], []
@@ -125,17 +126,17 @@ class QuickNRI(NRI):
     def __init__(self, nri: NRI):
         nn.Module.__init__(self)
         self.config, self.decoder = nri.config, nri.decoder
-        self.encoder: nn.Module = Traced(nri.encoder)  # type: ignore[assignment]
-        self._rollouts = nn.ModuleDict()
+        self.encoder = Traced(nri.encoder)  # type: ignore[assignment]
+        self._rollouts: dict[int, Traced] = {}
         self.eval()
 
     def forecast(self, x: Tensor, graph: Tensor, steps: int) -> Tensor:
         """As NRI's."""
         if x.shape[0] != 1 or x.device.type != "cpu" or not steps or torch.is_grad_enabled():
             return super().forecast(x, graph, steps)
-        if str(steps) not in self._rollouts:
-            self._rollouts[str(steps)] = Traced(Rollout(self.decoder, steps)).eval()
-        result: Tensor = self._rollouts[str(steps)](x, graph)
+        if steps not in self._rollouts:
+            self._rollouts[steps] = Traced(Rollout(self.decoder, steps)).eval()
+        result: Tensor = self._rollouts[steps](x, graph)
         return result
 
 

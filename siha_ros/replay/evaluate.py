@@ -31,7 +31,8 @@ from siha_ros.replay.windows import Recording
 from siha_ros.window.grid import backward_difference
 from siha_ros.window.types import WindowEstimator
 
-CHUNK = 250
+CHUNK_EDGES = 12_000  # edges in one pass of a network: bounds its memory
+LEARNED = ("hsp_sa", "siha")  # methods behind the estimator's interface that know the bundle's graph and dynamics
 SCHEMA = 1
 
 
@@ -228,7 +229,7 @@ def _network_answer(
     """
     device = next(nri.parameters()).device
     parts: list[tuple[Tensor, ...]] = []
-    for states in tqdm(task.states.split(CHUNK), name, disable=not progress, leave=False):
+    for states in tqdm(task.states.split(_chunk(task)), name, disable=not progress, leave=False):
         past = states[:, :, : task.frames].to(device)
         visible, hidden = past[:, : task.seen], past[:, task.seen :]
         if guess is not None:
@@ -239,6 +240,11 @@ def _network_answer(
         onestep, openloop = _future(nri, graph, complete[:, :, -1], states[:, :, task.frames :].to(device), task.seen)
         parts.append((hidden.cpu(), graph.cpu(), onestep, openloop))
     return Answer(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def _chunk(task: Task) -> int:
+    agents = task.states.shape[1]
+    return max(1, CHUNK_EDGES // (agents * (agents - 1)))
 
 
 def _future(nri: NRI, graph: Tensor, newest: Tensor, future: Tensor, seen: int) -> tuple[Tensor, Tensor]:
@@ -268,7 +274,7 @@ def estimator_answers(
 ) -> Answer:
     """Run an estimator on every window by itself, with no estimate before it."""
     hidden_agents = np.arange(task.seen, len(recording.names))
-    learned = name == "siha"
+    learned = name in LEARNED
     hidden, graphs, ahead = [], [], []
     for number in tqdm(range(len(recording)), name, disable=not progress, leave=False):
         window = recording.window(number, task.frames, hidden_agents, task.lost_at)
@@ -288,15 +294,10 @@ def estimator_answers(
         graphs.append(torch.from_numpy(estimate.adjacency).float()[rows][:, rows])
     answer = Answer(torch.stack(hidden), torch.stack(graphs) if learned else None, None, None)
     answer.openloop = torch.stack(ahead)
-    if learned:
-        complete = torch.cat([task.states[:, : task.seen, task.frames - 1], answer.hidden[:, :, -1]], 1)  # type: ignore[index]
-        steps = []
-        for part in range(0, len(complete), CHUNK):
-            chosen = slice(part, part + CHUNK)
-            steps.append(
-                _future(bundle.nri(), answer.graph[chosen], complete[chosen], task.future[chosen], task.seen)[0]
-            )  # type: ignore[index]
-        answer.onestep = torch.cat(steps)
+    if learned and answer.graph is not None and answer.hidden is not None:
+        complete = torch.cat([task.states[:, : task.seen, task.frames - 1], answer.hidden[:, :, -1]], 1)
+        parts = zip(*(part.split(_chunk(task)) for part in (answer.graph, complete, task.future)), strict=True)
+        answer.onestep = torch.cat([_future(bundle.nri(), graph, now, later, task.seen)[0] for graph, now, later in parts])
     else:  # a baseline goes on at constant velocity
         answer.onestep = answer.openloop.clone()
         now = task.states[:, : task.seen, task.frames - 1 : -1]

@@ -122,8 +122,9 @@ def live_window(config: BundleConfig, run: Run, newest: int) -> Window:
     last[run.lost] = min(run.lost_at - 1, newest)
     who = np.arange(len(run.names))
     where, before = run.positions[who, last], run.positions[who, last - stride]
+    times: NDArray[np.float64] = frames * np.float64(run.dt)
     known = last * run.dt, where, (where - before) / config.dt
-    return window_of(run.names, frames * run.dt, run.positions[:, frames], observed, None, known)
+    return window_of(run.names, times, run.positions[:, frames], observed, None, known)
 
 
 def _stride(config: BundleConfig, run: Run) -> int:

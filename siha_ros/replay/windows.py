@@ -37,9 +37,8 @@ class Recording:
         observed = np.ones((len(self.names), frames), dtype=bool)
         observed[hidden, lost_at:] = False
         measured = None if self.velocities is None else self.velocities[number, :, :frames]
-        return window_of(
-            self.names, np.arange(frames) * self.dt, self.positions[number, :, :frames], observed, measured
-        )
+        times: NDArray[np.float64] = np.arange(frames) * np.float64(self.dt)
+        return window_of(self.names, times, self.positions[number, :, :frames], observed, measured)
 
 
 def window_of(

@@ -1,0 +1,254 @@
+"""``siha bench``: how fast training steps and single windows are on this machine, in ms and samples a second."""
+
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from siha_ros.body_estimator import BodyEstimator, OverLinearPath
+from siha_ros.estimator import Estimator, TeamEstimator, load_estimator
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, reconstruction_error
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.refinement import Refinement
+from siha_ros.replay.windows import window_of
+from siha_ros.resources import bundle_path
+from siha_ros.window.types import Estimate, Window
+
+SHIPPED = ("springs_team", "body")
+BATCH, AGENTS, SEEN, FRAMES, FEATURES = 128, 7, 5, 50, 4  # the paper's Springs
+TRAINING_SECONDS = 15.0  # of each stage that is timed
+
+
+def bench(
+    bundles: Sequence[str] | None, repeats: int, threads: Sequence[int] | None, training: bool = True
+) -> dict[str, Any]:
+    """The report, schema 1. bundles: names or paths, None for the shipped ones that are there. threads: None for one
+    and all cores.
+    """
+    chosen = sorted(set(threads or (1, os.cpu_count() or 1)))
+    names = [name for name in SHIPPED if _exists(name)] if bundles is None else list(bundles)
+    report: dict[str, Any] = {
+        "schema": 1,
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "load_before": list(os.getloadavg()),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+        },
+        "windows": {},
+        "training_samples_per_second": {},
+    }
+    before = torch.get_num_threads()
+    try:
+        for name in names:
+            estimator = load_estimator(name, "cpu")
+            estimator.warm_up()
+            times = report["windows"][estimator.bundle.config.name] = {}
+            for count in chosen:
+                _set_threads(count)
+                times[str(count)] = window_times(estimator, repeats)
+        report["peak_memory_mb"] = {"windows": _peak_memory()}
+        if training:
+            for count in chosen:
+                _set_threads(count)
+                report["training_samples_per_second"][str(count)] = training_speeds()
+            report["peak_memory_mb"]["training"] = _peak_memory()
+    finally:
+        torch.set_num_threads(before)
+    return report
+
+
+def _set_threads(count: int) -> None:
+    gc.collect()
+    torch.set_num_threads(count)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return bundle_path(name).is_dir()
+    except FileNotFoundError:
+        return False
+
+
+# one window
+
+
+def window_times(estimator: Estimator, repeats: int) -> dict[str, dict[str, float]]:
+    """p50 and p99 (ms) of one window.
+
+    paper_loop: guess, all rounds, forecast, on tensors, as in the paper; paper_loop_eager: the same with untraced
+    networks. never_seen, all_seen, lost: whole estimates, metres in and out; the last two follow one another as in the
+    node, and in ``lost`` agents have been out of sight since the middle of the window.
+    """
+    assert isinstance(estimator, TeamEstimator | BodyEstimator)
+    loop, eager = team_loops(estimator) if isinstance(estimator, TeamEstimator) else body_loops(estimator)
+    times = {"paper_loop": _times(loop, repeats), "paper_loop_eager": _times(eager, max(20, repeats // 4))}
+    for name, lost_at in (("never_seen", 0), ("all_seen", None), ("lost", estimator.bundle.config.window // 2)):
+        times[name] = _times(chained(estimator, lost_at), repeats)
+    return times
+
+
+def team_loops(estimator: TeamEstimator) -> tuple[Callable[[], object], Callable[[], object]]:
+    """The paper's loop for one window of the team, with the traced and with the plain networks."""
+    config, bundle, count = estimator.bundle.config, estimator.bundle, estimator.bundle.config.max_hidden
+    visible = 0.2 * torch.randn(1, config.count - count, config.window, 2 * config.dims)
+    plain = Refinement(
+        bundle.predictor(f"hsp_sa_{count}"), bundle.predictor(f"hsp_sg_{count}"), bundle.nri(), config.rounds
+    )
+
+    def run(refinement: Refinement) -> Tensor:
+        done = refinement(visible)
+        newest = torch.cat([visible[:, :, -1], done.hidden[:, :, -1]], 1)
+        return refinement.nri.forecast(newest, done.graph, config.horizon)
+
+    return lambda: run(estimator.refinements[count]), lambda: run(plain)
+
+
+def body_loops(estimator: BodyEstimator) -> tuple[Callable[[], object], Callable[[], object]]:
+    """The paper's loop for one window of a body without its largest limb."""
+    config, bundle = estimator.bundle.config, estimator.bundle
+    hidden = max(estimator.limbs.values(), key=len)
+    seen = np.setdiff1d(np.arange(config.count), hidden)
+    names = torch.from_numpy(seen), torch.from_numpy(hidden)
+    states = 0.2 * torch.randn(1, config.count, config.window, 2 * config.dims)
+
+    def run(hsp_sa: HiddenStatePredictor, hsp_sg: HiddenStatePredictor, nri: NRI) -> Tensor:
+        first, guess = (OverLinearPath(network, states[:, hidden], estimator.gain) for network in (hsp_sa, hsp_sg))
+        done = Refinement(first, guess, nri, config.rounds)(states[:, seen], names=names)  # type: ignore[arg-type]
+        newest = torch.cat([states[:, seen, -1], done.hidden[:, :, -1]], 1)
+        return nri.forecast(newest, done.graph, config.horizon)
+
+    return (
+        lambda: run(estimator.hsp_sa, estimator.hsp_sg, estimator.nri),
+        lambda: run(bundle.predictor("hsp_sa"), bundle.predictor("hsp_sg"), bundle.nri()),
+    )
+
+
+def chained(estimator: Estimator, lost_at: int | None) -> Callable[[], object]:
+    """A call that makes the next estimate of a made-up stream; None: nobody is lost."""
+    previous: Estimate | None = None
+    step = 0
+
+    def run() -> None:
+        nonlocal previous, step
+        window = stream_window(estimator, 0.05 * step, lost_at)
+        previous = estimator.estimate(window, previous)
+        step += 1
+
+    return run
+
+
+def stream_window(estimator: Estimator, begin: float, lost_at: int | None) -> Window:
+    """A made-up window that starts at ``begin`` (s): agents of a team on slow circles, a body walking straight on."""
+    config = estimator.bundle.config
+    times: NDArray[np.float64] = begin + np.arange(config.window) * np.float64(config.dt)
+    if isinstance(estimator, BodyEstimator):
+        template = estimator.path.template
+        speed = template.travel / ((config.window - 1) * config.dt)
+        positions = template.pose[:, None] + (speed * times)[:, None] * np.array([1.0, 0.0, 0.0])
+        names, lost = list(estimator.names), max(estimator.limbs.values(), key=len)
+    else:
+        angle = np.linspace(0, 2 * np.pi, config.count, endpoint=False)[:, None] + 0.1 * times
+        positions = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)][: config.dims], -1)
+        names, lost = [f"agent_{agent}" for agent in range(config.count)], np.arange(config.count)[-config.max_hidden :]
+    observed = np.ones(positions.shape[:2], dtype=bool)
+    if lost_at is not None:
+        observed[lost, lost_at:] = False
+    return window_of(names, times, positions, observed)
+
+
+@torch.inference_mode()
+def _times(run: Callable[[], object], repeats: int) -> dict[str, float]:
+    for _ in range(5):
+        run()
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        run()
+        taken.append(1e3 * (time.perf_counter() - began))
+    return {"p50": float(np.percentile(taken, 50)), "p99": float(np.percentile(taken, 99)), "least": min(taken)}
+
+
+# training
+
+
+def training_speeds(seconds: float = TRAINING_SECONDS) -> dict[str, float]:
+    """Samples a second of one optimiser step after another at the paper's sizes (width 256, 4 heads, batch 128, 7
+    agents of which 2 are hidden, 50 frames), in bf16 autocast as the stages train. HSP-sg: graphs from the structure
+    cache, whose refreshes are left out."""
+    states = 0.3 * torch.randn(BATCH, AGENTS, FRAMES, FEATURES)
+    structure = torch.rand(BATCH, AGENTS, AGENTS)
+    hidden = AGENTS - SEEN
+    nri = NRI(NRIConfig(FRAMES, FEATURES))
+    hsp_sa = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden))
+    hsp_sg = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, alphas=list(PAPER_ALPHAS)))
+
+    def reconstruct(network: HiddenStatePredictor, graph: Tensor | None) -> Tensor:
+        return reconstruction_error(network(states[:, :SEEN], graph), states[:, SEEN:]).mean()
+
+    stages: Iterable[tuple[str, nn.Module, Callable[[], Tensor]]] = (
+        ("nri", nri, lambda: nri.elbo_loss(states)[0]),
+        ("hsp_sa", hsp_sa, lambda: reconstruct(hsp_sa, None)),
+        ("hsp_sg", hsp_sg, lambda: reconstruct(hsp_sg, structure)),
+    )
+    return {name: _samples_per_second(network.train(), loss, seconds) for name, network, loss in stages}
+
+
+def _samples_per_second(network: nn.Module, loss: Callable[[], Tensor], seconds: float) -> float:
+    optimiser = torch.optim.Adam(network.parameters(), 1e-4, fused=True)
+    began, steps = 0.0, -1
+    while steps < 1 or time.perf_counter() - began < seconds:  # the first step warms up
+        if steps == 0:
+            began = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16):
+            value = loss()
+        optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        optimiser.step()
+        steps += 1
+    return BATCH * steps / (time.perf_counter() - began)
+
+
+# machine and table
+
+
+def _peak_memory() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report for people."""
+    machine = report["machine"]
+    load = machine["load_before"][0]
+    lines = [f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}, load {load:.1f} before"]
+    for name, by_threads in report["windows"].items():
+        for count, times in by_threads.items():
+            shown = ", ".join(f"{kind} {figures['p50']:.1f} / {figures['p99']:.1f}" for kind, figures in times.items())
+            lines.append(f"{name}, {count} threads, one window p50 / p99 in ms: {shown}")
+    if not report["windows"]:
+        lines.append("no bundle is shipped here: `siha train` makes one")
+    for count, speeds in report["training_samples_per_second"].items():
+        shown = ", ".join(f"{stage} {speed:.0f}" for stage, speed in speeds.items())
+        lines.append(f"training at the paper's sizes, {count} threads, samples/s: {shown}")
+    lines += [f"peak memory ({part}): {size:.0f} MB" for part, size in report["peak_memory_mb"].items()]
+    return "\n".join(lines)
