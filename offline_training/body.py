@@ -180,7 +180,7 @@ def train_networks(
         work,
         nri,
         sample,
-        validation.states(validation.positions),
+        validation.states(validation.positions[::4]),
         None,
         Schedule(steps(2400), rate=1e-3, validate_every=max(1, steps(2400) // 12)),
         batch=16,

@@ -95,10 +95,15 @@ class _Memory:
 
 
 class BodyEstimator:
-    """See the module. ``refine=False`` leaves the hidden-state predictors out (the linear path and its carry alone)."""
+    """See the module.
 
-    def __init__(self, bundle: Bundle, device: torch.device, refine: bool = True):
+    refine: False leaves the hidden-state predictors out (the linear path and its carry alone). rounds: of the refinement,
+    None for the bundle's; 0 is HSP-sa alone.
+    """
+
+    def __init__(self, bundle: Bundle, device: torch.device, refine: bool = True, rounds: int | None = None):
         self.bundle, self.device, self.refine = bundle, device, refine
+        self.rounds = bundle.config.rounds if rounds is None else rounds
         for network in bundle.networks.values():
             network.to(device)
         config = bundle.config
@@ -313,7 +318,7 @@ class BodyEstimator:
         states = self._states(linear)
         names = (torch.from_numpy(visible).to(self.device), torch.from_numpy(hidden).to(self.device))
         parts: Any = [OverLinearPath(network, states[:, hidden], self.gain) for network in (self.hsp_sa, self.hsp_sg)]
-        loop = Refinement(parts[0], parts[1], self.nri, self.bundle.config.rounds)
+        loop = Refinement(parts[0], parts[1], self.nri, self.rounds)
         refined = loop(states[:, visible], names=names, tolerance=SETTLED)
         added = (refined.hidden - states[:, hidden])[0, :, :, :3].double().cpu().numpy()
         seconds, share = self.share[list(self.limbs).index(gone[0])]
