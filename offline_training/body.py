@@ -182,7 +182,7 @@ def train_networks(
         sample,
         validation.states(validation.positions[::4]),
         None,
-        Schedule(steps(2400), rate=1e-3, validate_every=max(1, steps(2400) // 12)),
+        Schedule(steps(1500), rate=1e-3, validate_every=max(1, steps(1500) // 12)),
         batch=16,
         starts=2,
         seed=seed,
