@@ -33,8 +33,8 @@ from siha_ros.replay.losses import error_table, error_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
-    "any": {"nri": 6000, "nri_fine": 6000, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
-    "fresh": {"nri": 6000, "nri_fine": 0, "nri_visible": 2000, "hsp_sa": 4000, "hsp_sg": 3500},
+    "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
+    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 4000, "hsp_sg": 3500},
 }
 CHUNK = 250  # windows that are looked at together
 
@@ -93,13 +93,7 @@ def train_modules(
     torch.manual_seed(seed)
     modules = new_modules(kind, hidden_counts)
     plan = STEPS[kind]
-    for stage, (name, nri, agents, rate) in enumerate(
-        (
-            ("nri", modules.nri, AGENTS, 1e-3),
-            ("nri_fine", modules.nri, AGENTS, 5e-4),  # the same network, from where the first stage left it
-            ("nri_visible", modules.nri_visible, AGENTS - 2, 1e-3),
-        )
-    ):
+    for name, nri, agents in (("nri", modules.nri, AGENTS), ("nri_visible", modules.nri_visible, AGENTS - 2)):
         if nri is None or not plan[name]:
             continue
         sizes = tuple(range(5, agents + 1)) if kind == "any" else (agents,)
@@ -111,10 +105,10 @@ def train_modules(
             sampler(data, 128, sizes, agents),
             target[:, :agents],
             validation.edges[:1000, :agents, :agents],
-            Schedule(steps(plan[name]), rate=rate),
+            Schedule(steps(plan[name]), rate=1e-3),
             batch=128,
             starts=1,
-            seed=seed + stage,
+            seed=seed,
         )
     larger: HiddenStatePredictor | None = None
     for hidden in sorted(hidden_counts, reverse=True):
