@@ -97,8 +97,8 @@ class _Memory:
 class BodyEstimator:
     """See the module.
 
-    refine: False leaves the hidden-state predictors out (the linear path and its carry alone). rounds: of the refinement,
-    None for the bundle's; 0 is HSP-sa alone.
+    refine: False leaves the hidden-state predictors out (the linear path and its carry alone). rounds: of the
+    refinement, None for the bundle's; 0 is HSP-sa alone.
     """
 
     def __init__(self, bundle: Bundle, device: torch.device, refine: bool = True, rounds: int | None = None):
