@@ -4,14 +4,12 @@ loads.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -22,7 +20,6 @@ from offline_training.datasets.body import FRAMES, TEST, Walk, walks
 from offline_training.datasets.body_states import BodyWindows, gather
 from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.experiments.body_linear import evaluate
-from offline_training.springs import revision, stage_rows
 from offline_training.stages.limb_predictors import (
     Limb,
     measure_gain,
@@ -31,6 +28,7 @@ from offline_training.stages.limb_predictors import (
     train_limb_hsp_sg,
 )
 from offline_training.stages.linear_path import Completion, LinearFit, complete_walk, episodes, fit_linear
+from offline_training.stages.logs import plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from siha_ros.body_estimator import SHARE, UNSEEN
@@ -348,20 +346,3 @@ def refined_test_errors(
             errors.append(np.linalg.norm(done.errors - float(share[number, 1, -1]) * added, axis=-1).mean())
         out[limb] = round(float(np.mean(errors)) * 100, 3)
     return out
-
-
-def plot_curves(work: Path) -> None:
-    """``work/curves.png``: what each stage was validated by, over its steps."""
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    logs = sorted(work.glob("*.jsonl"))
-    figure, axes = pyplot.subplots(1, len(logs), figsize=(4 * len(logs), 3), squeeze=False)
-    for axis, log in zip(axes[0], logs, strict=True):
-        rows = [json.loads(line) for line in log.read_text().splitlines()]
-        key = "cm" if "cm" in rows[-1] else "mse"
-        axis.plot([row["step"] for row in rows], [row[key] for row in rows])
-        axis.set(title=log.stem, xlabel="step", ylabel=f"validation {key}", yscale="log")
-    figure.tight_layout()
-    figure.savefig(work / "curves.png", dpi=120)
-    pyplot.close(figure)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +17,7 @@ from offline_training.datasets.losses import team_losses
 from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, SpringsWindows, springs_windows
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
+from offline_training.stages.logs import plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from offline_training.systems.springs import FRAME_DT
@@ -215,6 +213,7 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: SpringsModules, *, 
     validation = springs_windows(kind, "validation", 1000, future=HORIZON, seed=seed)
     noise = measure_noise(modules, validation)
     errors = window_errors(modules, validation)
+    plot_curves(work)
     rows = stage_rows(work)
     training = Training(
         command=f"siha train springs_team --set {kind} --seed {seed}",
@@ -245,20 +244,6 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: SpringsModules, *, 
         errors |= error_tables(measured)
         save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
     return out
-
-
-def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
-    """The last row of each stage's log."""
-    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in sorted(work.glob("*.jsonl"))}
-
-
-def revision() -> str:
-    """The git revision of the code, or "unknown" outside a checkout."""
-    folder = Path(__file__).parent
-    run = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return run.stdout.strip() or "unknown"
 
 
 @torch.no_grad()

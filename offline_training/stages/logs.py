@@ -1,0 +1,39 @@
+"""What a training leaves beside its weights: the logs of its stages, curves of them, the revision of the code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+
+def plot_curves(work: Path) -> None:
+    """``work/curves.png``: what each stage was validated by, over its steps."""
+    logs = sorted(work.glob("*.jsonl"))
+    figure = Figure(figsize=(4 * len(logs), 3), layout="tight")
+    FigureCanvasAgg(figure)
+    for axis, log in zip(np.atleast_1d(figure.subplots(1, len(logs))), logs, strict=True):
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        key = next(key for key in ("cm", "mse") if key in rows[-1])
+        axis.plot([row["step"] for row in rows], [row[key] for row in rows])
+        axis.set(title=log.stem, xlabel="step", ylabel=f"validation {key}", yscale="log")
+    figure.savefig(work / "curves.png", dpi=120)
+
+
+def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
+    """The last row of each stage's log."""
+    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in sorted(work.glob("*.jsonl"))}
+
+
+def revision() -> str:
+    """The git revision of the code, or "unknown" outside a checkout."""
+    folder = Path(__file__).parent
+    run = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return run.stdout.strip() or "unknown"
