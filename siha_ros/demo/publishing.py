@@ -66,7 +66,7 @@ def paced(rate: float, stop: threading.Event) -> Iterator[float]:
 
 
 def wait_for_subscribers(
-    node: Any, topics: Sequence[str], nodes: Sequence[str], stop: threading.Event, timeout: float = 60.0
+    node: Any, topics: Sequence[str], nodes: Sequence[str], stop: threading.Event, timeout: float = 180.0
 ) -> None:
     """Until every named node subscribes to every topic. Raises TimeoutError, in one line."""
     deadline = time.monotonic() + timeout

@@ -141,12 +141,12 @@ def _score(
 
 def _source_ended(source: str, processes: Processes) -> float | None:
     """The time at which simulator or player ended, None while it runs. Raises DemoError where it or the node failed."""
-    code = processes.exit_code(source)
-    if code:
-        raise DemoError(f"the {source} ended with code {code}:\n{processes.last_lines(source)}")
-    if (node := processes.exit_code("node")) is not None:
-        raise DemoError(f"the node ended with code {node}:\n{processes.last_lines('node')}")
-    return None if code is None else time.monotonic()
+    for name in (source, "node"):
+        code = processes.exit_code(name)
+        if code or (code == 0 and name == "node"):
+            lines = "\n".join(filter(None, (processes.last_lines(name) for name in (source, "node"))))
+            raise DemoError(f"the {name} ended with code {code}; last lines:\n{lines}")
+    return None if processes.exit_code(source) is None else time.monotonic()
 
 
 def _sum_up(options: Options, score: Score, console: Console) -> None:
