@@ -7,10 +7,14 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-import rclpy
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+# Before anything starts its threads: one window is too small to share, and idle threads that spin for work take the cores
+# from everything else on a robot's computer. OMP_NUM_THREADS chooses otherwise.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from siha_ros.node.siha_node import Loader, SihaNode, load
+import rclpy  # noqa: E402
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  # noqa: E402
+
+from siha_ros.node.siha_node import Loader, SihaNode, load  # noqa: E402
 
 
 class Stop(BaseException):
