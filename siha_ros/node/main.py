@@ -7,8 +7,8 @@ import signal
 import sys
 from typing import Any, NoReturn
 
-# Before anything starts its threads: one window is too small to share, and idle threads that spin for work take the cores
-# from everything else on a robot's computer. OMP_NUM_THREADS chooses otherwise.
+# Before anything starts its threads: one window is too small to share, and idle threads that spin for work take the
+# cores from everything else on a robot's computer. OMP_NUM_THREADS chooses otherwise.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import rclpy  # noqa: E402
