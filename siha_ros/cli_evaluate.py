@@ -23,7 +23,6 @@ from siha_ros.replay.losses import report, run_losses
 from siha_ros.replay.windows import Recording
 from siha_ros.window.types import WindowEstimator
 
-FUTURE = {"springs": 50, "body": 25}
 TEAM_SAMPLES, BODY_SAMPLES = 2000, 400
 
 
@@ -73,7 +72,7 @@ def guess_alone(estimator: Estimator) -> WindowEstimator:
 
 def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tuple[dict[str, Any], str]:
     from offline_training.datasets.losses import team_losses
-    from offline_training.datasets.simulated import SEEDS, springs_windows
+    from offline_training.datasets.simulated import FRAMES, SEEDS, springs_windows
 
     config = estimator.bundle.config
     if config.system != "springs":
@@ -89,13 +88,13 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         runs = team_losses(options.losses, hidden, options.split, options.seed)
         data = f"springs, 60 s runs of a connected team, {options.split}"
         return _losses(options, config, methods, runs, data, seed)
-    windows = springs_windows(
-        kind, options.split, options.samples or TEAM_SAMPLES, future=FUTURE["springs"], seed=options.seed
-    )
+    frames = config.window + config.horizon
+    future = max(0, frames - FRAMES)
+    windows = springs_windows(kind, options.split, options.samples or TEAM_SAMPLES, future=future, seed=options.seed)
     recording = Recording(
         [f"robot_{agent + 1}" for agent in range(config.count)],
-        windows.positions.double().numpy(),
-        windows.velocities.double().numpy() if config.velocity == "measured" else None,
+        windows.positions[:, :, :frames].double().numpy(),
+        windows.velocities[:, :, :frames].double().numpy() if config.velocity == "measured" else None,
         windows.edges.numpy(),
         config.dt,
     )
@@ -149,7 +148,7 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         runs = body_losses(trials, limbs, options.losses, config.window * config.dt, options.seed)
         return _losses(options, config, methods, runs, data, options.seed)
     methods = {"hsp_sa": guess_alone(estimator), **methods}
-    frames = config.window + FUTURE["body"]
+    frames = config.window + config.horizon
     cut = np.concatenate([walk.windows(frames) for walk in walks(trials)])
     samples = min(options.samples or BODY_SAMPLES, len(cut))
     cut = cut[np.sort(np.random.default_rng(options.seed).choice(len(cut), samples, replace=False))]

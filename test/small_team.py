@@ -1,4 +1,4 @@
-"""An untrained team bundle, small enough to make and run within a test: 5 agents, windows of 8 frames, up to 2 hidden."""
+"""An untrained team bundle, small enough to be made and run within a test: 5 agents, windows of 8 frames, 2 hidden."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def save_small_team(path: Path, agents: int = AGENTS) -> Path:
         hidden_sets=[],
         rounds=2,
         ranges=Ranges([agents, agents], [10.0, 1000.0], 100.0, 100.0),
-        errors={name: table for name in ("siha", "hsp", "constant_velocity", "forecast")},
+        errors=dict.fromkeys(("siha", "hsp", "constant_velocity", "forecast"), table),
         training=Training("none", "none", 0, [], {"nri": 0}, {"nri": 0.5}, "none", {"torch": "2"}),
         metrics={"test": {"nri": {"accuracy": 50.0}}},
     )

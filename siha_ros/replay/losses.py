@@ -262,14 +262,14 @@ def error_table(
     )
 
 
-def error_tables(losses: Losses) -> dict[str, ErrorTable]:
+def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dict[str, ErrorTable]:
     """Tables of every method that was run, and "forecast" (by seconds ahead, of agents that are seen)."""
     tables = {
-        name: error_table(np.array(trace.since), np.array(trace.error))
+        name: error_table(np.array(trace.since), np.array(trace.error), places)
         for name, trace in losses.traces.items()
         if trace.since
     }
     if losses.forecast:
         seconds, errors = zip(*losses.forecast, strict=True)
-        tables["forecast"] = error_table(np.array(seconds), np.array(errors))
+        tables["forecast"] = error_table(np.array(seconds), np.array(errors), places)
     return tables

@@ -1,0 +1,117 @@
+"""Losses in a run whose every number is known: one agent moves at 1 m/s along x, and is lost at 2 s."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_team import save_small_team
+
+from siha_ros.baselines import ConstantVelocity, Hold
+from siha_ros.estimator import load_estimator
+from siha_ros.model.bundle import load_config
+from siha_ros.replay.losses import Run, error_table, error_tables, estimate_frames, live_window, report, run_losses
+
+DT = 0.02
+LOST_AT, END = 100, 150
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return save_small_team(tmp_path_factory.mktemp("bundle") / "small_team")
+
+
+@pytest.fixture
+def config(bundle):
+    return load_config(bundle)
+
+
+def run(edges=None):
+    positions = np.zeros((5, 220, 2))
+    positions[:, :, 1] = np.arange(5)[:, None]
+    positions[2, :, 0] = DT * np.arange(220)
+    return Run([f"r{i}" for i in range(5)], positions, DT, edges, np.array([2]), LOST_AT, END)
+
+
+def test_a_window_of_a_run_is_on_the_bundles_grid_and_hides_the_lost_agent(config):
+    window = live_window(config, run(), 110)
+    assert np.allclose(window.times, 0.1 * np.arange(15, 23))  # 8 frames of 0.1 s up to 2.2 s
+    assert window.observed[2].tolist() == [True] * 5 + [False] * 3  # 1.5 to 1.9 s; the last sample is at 1.98 s
+    assert np.isclose(window.last_seen[2], 1.98) and np.allclose(window.last_position[2], [1.98, 2])
+    assert np.allclose(window.last_velocity[2], [1, 0]) and window.hidden.tolist() == [False, False, True, False, False]
+
+
+def test_agents_out_of_the_window_are_still_remembered(config):
+    window = live_window(config, run(), 180)
+    assert not window.observed[2].any() and np.isclose(window.last_seen[2], 1.98)
+
+
+def test_a_run_must_fit_the_grid(config):
+    odd = Run(["a"] * 5, np.zeros((5, 200, 2)), 0.03, None, np.array([0]), 50, 60)
+    with pytest.raises(ValueError, match="do not fit the grid"):
+        live_window(config, odd, 80)
+
+
+def test_estimates_come_at_the_rate_from_before_the_loss_to_its_end(config):
+    frames = estimate_frames(config, run(), rate=5.0, phase=0.5)
+    assert frames[0] == 35 + 5 and frames[-1] < END and set(np.diff(frames)) == {10}  # a window is 35 frames long
+    assert estimate_frames(config, run(), 5.0, 0.0)[0] == 35
+
+
+def test_errors_are_those_of_the_newest_frame_by_time_since_loss(config):
+    methods = {"hold": Hold(horizon=50), "constant_velocity": ConstantVelocity(horizon=50)}
+    losses = run_losses(config, methods, [run(), run()], rate=10.0)
+    assert losses.count == 2 and losses.lost_agents == 1 and losses.nonfinite == 0
+    trace = losses.traces["hold"]
+    assert np.allclose(np.linalg.norm(trace.error, axis=-1), trace.since)  # 1 m/s
+    assert min(trace.since) >= DT and max(trace.since) <= 1.0
+    assert np.allclose(losses.traces["constant_velocity"].error, 0, atol=1e-9)
+    found = report(losses, config, data="line", seed=0, rate=10.0)
+    half = found["methods"]["hold"]["0.5-1"]
+    since = np.array([s for s in trace.since if s > 0.5])
+    assert np.isclose(half["rmse_cm"], 100 * np.sqrt(np.mean(since**2)))
+    assert np.isclose(half["median_cm"], 100 * np.median(since)) and half["estimates"] == len(since)
+    assert found["methods"]["hold"]["2-5"] is None
+    assert found["against_best_baseline"] is None and found["graph_accuracy"]["vv"] is None
+
+
+def test_siha_is_set_against_the_best_other_method_of_each_bin(config):
+    class Half(Hold):
+        """Off by half of what hold is off by."""
+
+        def estimate(self, window, previous=None):
+            estimate = super().estimate(window, previous)
+            late = max(0.0, window.times[-1] - window.last_seen[2])
+            estimate.positions[2, -1, 0] += late / 2
+            return estimate
+
+    edges = np.zeros((5, 5), dtype=bool)
+    losses = run_losses(config, {"siha": Half(horizon=50), "hold": Hold(horizon=50)}, [run(edges)], rate=10.0)
+    found = report(losses, config, data="line", seed=0, rate=10.0)
+    for label in ("0-0.5", "0.5-1", "all"):
+        assert found["against_best_baseline"][label]["baseline"] == "hold"
+        assert np.isclose(found["against_best_baseline"][label]["ratio"], 0.5)
+    assert found["against_best_baseline"]["over 5"] is None
+    assert found["graph_accuracy"] == {"vv": 100, "vh": 100, "hh": None}  # one half on both types counts as type 0
+
+
+def test_the_real_estimator_goes_through_losses_and_fills_the_tables(bundle):
+    estimator = load_estimator(bundle, "cpu")
+    losses = run_losses(
+        estimator.bundle.config, {"siha": estimator, "hold": Hold(horizon=50)}, [run()], rate=50.0, seed=3
+    )
+    tables = error_tables(losses, (0.5,))
+    assert set(tables) == {"siha", "hold", "forecast"}
+    assert losses.nonfinite == 0 and len(losses.ms) == 115  # from 0.7 to 3 s
+    assert np.isclose(tables["hold"].radius[0], 0.96, atol=0.02)  # 1 m/s for a second
+
+
+def test_an_error_table_by_hand():
+    seconds = np.repeat([0.1, 1.0], 1000)
+    errors = np.random.default_rng(0).normal(size=(2000, 2)) * np.where(seconds < 0.5, 0.2, 0.1)[:, None]
+    table = error_table(seconds, errors, (0.1, 0.5, 1.0))
+    assert table.seconds == [0.1, 1.0]  # nothing was measured near 0.5 s
+    assert np.isclose(table.half_width[0], 0.2, rtol=0.05)  # 68 % of a normal distribution lie within sigma
+    assert np.isclose(table.radius[0], 0.2 * 2.4477, rtol=0.05)  # 95 % of a plane one within 2.45 sigma
+    assert table.half_width[1] == table.half_width[0]  # what is known grows no better with time
+    with pytest.raises(ValueError, match="run more losses"):
+        error_table(seconds[:10], errors[:10])

@@ -1,0 +1,123 @@
+"""The command: what it prints, what it writes, and one line with exit code 2 for what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from small_team import save_small_team
+
+from siha_ros.cli import main
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return str(save_small_team(tmp_path_factory.mktemp("bundle") / "small_team", agents=7))
+
+
+def failed(capsys, *arguments):
+    """The one line of a command that cannot be run."""
+    assert main(list(map(str, arguments))) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1 and output.err.startswith("siha: ")
+    return output.err
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in ("train", "evaluate", "bench", "bundle", "simulate", "view", "node"))
+
+
+def test_help_needs_no_torch_and_no_ros():
+    code = "import sys; sys.argv = ['siha', '--help']\ntry:\n    import siha_ros.cli as c; c.main()\n" + (
+        "except SystemExit:\n    pass\nprint([m for m in ('torch', 'rclpy', 'offline_training') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["fly"],
+        ["train"],
+        ["train", "springs_team", "--samples", "0"],
+        ["train", "body"],
+        ["evaluate"],
+        ["evaluate", "--bundle", "b", "--hidden", "x"],
+        ["evaluate", "--bundle", "b", "--hidden", "2", "--hide", "left_arm"],
+        ["bench", "--repeats", "-1"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_bundle_that_is_not_there(capsys, tmp_path):
+    assert "nowhere" in failed(capsys, "bundle", "info", "nowhere")
+    assert "bundle.yaml" in failed(capsys, "evaluate", "--bundle", tmp_path)
+
+
+def test_options_that_do_not_go_with_the_bundle(capsys, bundle, tmp_path):
+    assert "--hide" in failed(capsys, "evaluate", "--bundle", bundle, "--hide", "left_arm")
+    assert "whole, or a frame from 1 to 7" in failed(capsys, "evaluate", "--bundle", bundle, "--lose", "9")
+    assert "at least 3 of 7" in failed(capsys, "evaluate", "--bundle", bundle, "--hidden", "5")
+    assert "does not exist" in failed(capsys, "evaluate", "--bundle", bundle, "--json", tmp_path / "no" / "file.json")
+    assert "no such folder" in failed(capsys, "train", "body", "--data", tmp_path / "no")
+
+
+def test_bundle_info_tells_what_it_holds(capsys, bundle):
+    assert main(["bundle", "info", bundle]) == 0
+    text = capsys.readouterr().out
+    for expected in (
+        "small_team: tests",
+        "7, alike",
+        "any, up to 2",
+        "hsp_sg_2",
+        "accuracy 50",
+        "siha",
+        "0.1 s: 1.0, 3.0",
+    ):
+        assert expected in text
+
+
+def test_a_damaged_bundle_is_one_line(capsys, tmp_path):
+    folder = save_small_team(tmp_path / "damaged")
+    (folder / "nri.safetensors").write_bytes(b"nothing")
+    assert "nri.safetensors" in failed(capsys, "bundle", "info", folder)
+
+
+def test_evaluate_writes_the_report(capsys, bundle, tmp_path):
+    file = tmp_path / "report.json"
+    arguments = ["evaluate", "--bundle", bundle, "--samples", "4", "--seed", "5", "--json", str(file)]
+    assert main(arguments) == 0
+    report = json.loads(file.read_text())
+    assert report["schema"] == 1 and report["samples"] == 4 and report["seed"] == 3005
+    assert report["hidden"] == ["robot_6", "robot_7"]
+    assert {"hsp_sa", "siha", "siha_paper", "nri_visible", "nri_complete", "hold"} <= set(report["methods"])
+    text = capsys.readouterr().out
+    assert "matched to the truth once per window" in text and "constant_velocity" in text
+
+
+def test_evaluate_losses_writes_the_report(capsys, bundle, tmp_path):
+    file = tmp_path / "losses.json"
+    assert main(["evaluate", "--bundle", bundle, "--losses", "1", "--rate", "1", "--json", str(file)]) == 0
+    report = json.loads(file.read_text())
+    assert report["losses"] == 1 and report["lost_agents"] == 2 and report["nonfinite"] == 0
+    assert set(report["methods"]) == {"siha", "hold", "constant_velocity", "mean_visible", "dynamics_roll"}
+    assert set(report["methods"]["siha"]) == {"0-0.5", "0.5-1", "1-2", "2-5", "over 5", "all"}
+    assert "siha / best baseline" in capsys.readouterr().out
+
+
+def test_a_command_of_ros_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "siha_ros.node.main", None)
+    assert "source a ROS 2" in failed(capsys, "node")
