@@ -180,9 +180,9 @@ def train_networks(
         sample,
         validation.states(validation.positions[::4]),
         None,
-        Schedule(steps(1500), rate=1e-3, validate_every=max(1, steps(1500) // 12)),
+        Schedule(steps(700), rate=1e-3, validate_every=max(1, steps(700) // 12)),
         batch=16,
-        starts=2,
+        starts=1,
         seed=seed,
     )
     train_limb_hsp_sa(
