@@ -24,10 +24,10 @@ from siha_ros.model.ridge import LimbRidge, fit_limb_ridge
 FloatArray = NDArray[np.float64]
 COMPONENTS = 14  # temporal components of 49 frames: they leave out 3 mm of a hand and 5 mm of a foot
 POSE_COORDINATES = 6
-FACTOR_ROWS = 480
+FACTOR_ROWS = 560
 EVIDENCE_STEP = 3  # frames between the moments that the carry remembers
 EVIDENCE_FRAMES = 90  # how far back it remembers
-PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
+PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 RIDGE_PENALTIES = tuple(10.0**power for power in np.arange(-4, 1.5, 0.5))
 WINDOW_LAGS = ((0,), (0, 12), (0, 12, 24), (0, 12, 24, 48))
 CARRY_AGES = (1, 3, 8, 17, 30, 45, 66, 90)  # frames since a loss at which the carry is fitted

@@ -12,6 +12,7 @@ arithmetic is numpy's; leading axes are batch axes.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,6 +24,9 @@ from siha_ros.model.body_frame import BodyTemplate
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+NEWEST_WEIGHT = 8.0  # of the newest position beside a temporal component, which sums up 49 frames
+STEP_WEIGHT = 6.0  # of a step beside a position: as the way in 0.1 s
+
 
 @dataclass(frozen=True)
 class LinearPath:
@@ -32,8 +36,8 @@ class LinearPath:
     components.
 
     template: the body frame. basis: f8 [T, K], orthonormal columns, temporal components. mean: f8 [D] and factor: f8
-    [R, D], mean and square root of the summed second moments of training windows, D = (A + 1) * 3 * K. penalty: f8 [A]
-    of each joint as a target.
+    [R, D], mean and square root of the summed second moments of training windows, D = (A + 1) * 3 * (K + 2). penalty:
+    f8 [A] of each joint as a target.
     pose_mean: f8 [A * 3] and pose_axes: f8 [Q, A * 3], whitening principal components of the joints relative to the
     core in one frame.
     """
@@ -46,6 +50,14 @@ class LinearPath:
     pose_mean: FloatArray
     pose_axes: FloatArray
     _regressions: dict[bytes, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _analysis(self) -> FloatArray:
+        """``[T, K + 2]``: temporal components, newest position, newest step."""
+        newest = np.zeros((len(self.basis), 2))
+        newest[-1] = NEWEST_WEIGHT, NEWEST_WEIGHT * STEP_WEIGHT
+        newest[-2, 1] = -NEWEST_WEIGHT * STEP_WEIGHT
+        return np.concatenate([self.basis, newest], 1)
 
     @property
     def agents(self) -> int:
@@ -89,8 +101,9 @@ class LinearPath:
             return positions.copy()
         centre = self.centre(positions, visible)
         features = self.features(positions, centre, visible).reshape(len(positions), -1) - self.mean
-        known = np.repeat(np.append(visible, True), 3 * self.basis.shape[1])
-        wanted = np.repeat(np.append(hidden, False), 3 * self.basis.shape[1])
+        count = self.basis.shape[1]
+        known = np.repeat(np.append(visible, True), 3 * (count + 2))
+        wanted = np.kron(np.append(hidden, False), np.tile(np.arange(count + 2) < count, 3)).astype(bool)
         found = features[:, known] @ self._regression(visible, known, wanted) + self.mean[wanted]
         found = found.reshape(len(positions), int(hidden.sum()), 3, -1) @ self.basis.T
         out = positions.copy()
@@ -107,7 +120,7 @@ class LinearPath:
         visible.
         """
         relative = np.where(visible[:, None, None], positions - centre[:, None], 0.0)
-        return np.concatenate([relative, centre[:, None]], 1).swapaxes(-1, -2) @ self.basis
+        return np.concatenate([relative, centre[:, None]], 1).swapaxes(-1, -2) @ self._analysis
 
     def pose_coordinates(self, positions: FloatArray) -> FloatArray:
         """Where a pose lies among the training poses: complete windows ``[N, A, T, 3]`` to ``[N, T, Q]``, each about
