@@ -56,13 +56,16 @@ def stop_on_signals() -> threading.Event:
 
 
 def paced(rate: float, stop: threading.Event) -> Iterator[float]:
-    """Yields `rate` times a second the time since the first yield (s), until stopped; missed ticks are left out."""
+    """Yields `rate` times a second the time since the first yield (s) to which this tick belongs, until stopped.
+
+    Times are multiples of 1 / rate and ascend; ticks that were missed are left out.
+    """
     begin = time.monotonic()
     tick = 0
     while not stop.wait(max(0.0, begin + tick / rate - time.monotonic())):
-        elapsed = time.monotonic() - begin
-        yield elapsed
-        tick = max(tick + 1, int(elapsed * rate))
+        tick = max(tick, int((time.monotonic() - begin) * rate))
+        yield tick / rate
+        tick += 1
 
 
 def wait_for_subscribers(

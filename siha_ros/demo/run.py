@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="siha_demo_") as folder:
             _run(options, console, Processes(Path(folder)), stop)
     except (DemoError, FileNotFoundError, ValueError) as error:
-        console.print(f"demo: {error}", style="red", markup=False, highlight=False)
+        console.print(f"demo: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     return 0
 
@@ -62,9 +62,11 @@ def _run(options: Options, console: Console, processes: Processes, stop: threadi
         if not options.headless:
             port = options.port or _free_port()
             processes.start("viewer", "siha_ros.viewer", ["--port", str(port)])
-            console.print(f"3-D view: http://localhost:{port}", highlight=False)
+            console.print(f"3-D view: http://localhost:{port}", highlight=False, soft_wrap=True)
         console.print(
-            f"starting node, {name} and scorer on ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}", highlight=False
+            f"starting node, {name} and scorer on ROS_DOMAIN_ID={os.environ['ROS_DOMAIN_ID']}",
+            highlight=False,
+            soft_wrap=True,
         )
         _score(options, bundle, name, console, processes, stop)
     finally:
@@ -124,7 +126,9 @@ def _score(
             ended = ended or _source_ended(source, processes)
             if viewing and processes.exit_code("viewer") is not None:
                 viewing = False
-                console.print(f"the 3-D view has ended: {processes.last_lines('viewer', 1)}", highlight=False)
+                console.print(
+                    f"the 3-D view has ended: {processes.last_lines('viewer', 1)}", highlight=False, soft_wrap=True
+                )
         scorer.process(flush=True)
         executor.shutdown()
     finally:
@@ -133,7 +137,9 @@ def _score(
         _sum_up(options, score, console)
     if scorer.unmatched:
         console.print(
-            f"{scorer.unmatched} estimates were not scored: what they rest on was not heard in time", highlight=False
+            f"{scorer.unmatched} estimates were not scored: what they rest on was not heard in time",
+            highlight=False,
+            soft_wrap=True,
         )
     if not score.stamps and not stop.is_set():
         raise DemoError(f"the node gave no estimate; its last lines:\n{processes.last_lines('node')}")
@@ -161,10 +167,10 @@ def _sum_up(options: Options, score: Score, console: Console) -> None:
     picture = options.report.with_suffix(".png") if options.report else Path(f"demo_{kind}.png")
     picture.parent.mkdir(parents=True, exist_ok=True)
     draw(score, report, picture, title)
-    console.print(f"picture: {picture}", highlight=False)
+    console.print(f"picture: {picture}", highlight=False, soft_wrap=True)
     if options.report:
         options.report.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-        console.print(f"report: {options.report}", highlight=False)
+        console.print(f"report: {options.report}", highlight=False, soft_wrap=True)
 
 
 def _free_port(first: int = 8080, tries: int = 100) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -43,6 +46,24 @@ def test_team_is_published_at_50_hz_and_two_robots_fall_silent(ear):
     edges = np.array(graph.probability).reshape(7, 7, 2)
     assert np.array_equal(edges[..., 1], edges[..., 1].T) and set(edges[..., 1].ravel()) == {0.0, 1.0}
     np.testing.assert_array_equal(edges.sum(-1), 1 - np.eye(7))
+
+
+def test_missed_ticks_are_left_out_and_none_comes_twice():
+    from siha_ros.demo.publishing import paced
+
+    stop, begin, times = threading.Event(), time.monotonic(), []
+    for elapsed in paced(100.0, stop):
+        late = time.monotonic() - begin - elapsed
+        assert late >= -1e-3
+        times.append(elapsed)
+        if len(times) == 5:
+            time.sleep(0.055)
+        if len(times) == 20:
+            stop.set()
+    ticks = np.array(times) * 100
+    np.testing.assert_allclose(ticks, np.round(ticks), atol=1e-6)
+    assert (np.diff(ticks) > 0.5).all() and ticks[0] < 1
+    assert ticks[5] - ticks[4] > 4.5
 
 
 def test_simulator_says_in_one_line_what_is_wrong(ear):
