@@ -25,11 +25,11 @@ def config(bundle):
     return load_config(bundle)
 
 
-def run(edges=None):
+def run(edges=None, end=END):
     positions = np.zeros((5, 220, 2))
     positions[:, :, 1] = np.arange(5)[:, None]
     positions[2, :, 0] = DT * np.arange(220)
-    return Run([f"r{i}" for i in range(5)], positions, DT, edges, np.array([2]), LOST_AT, END)
+    return Run([f"r{i}" for i in range(5)], positions, DT, edges, np.array([2]), LOST_AT, end)
 
 
 def test_a_window_of_a_run_is_on_the_bundles_grid_and_hides_the_lost_agent(config):
@@ -97,12 +97,12 @@ def test_siha_is_set_against_the_best_other_method_of_each_bin(config):
 def test_the_real_estimator_goes_through_losses_and_fills_the_tables(bundle):
     estimator = load_estimator(bundle, "cpu")
     losses = run_losses(
-        estimator.bundle.config, {"siha": estimator, "hold": Hold(horizon=50)}, [run()], rate=50.0, seed=3
+        estimator.bundle.config, {"siha": estimator, "hold": Hold(horizon=50)}, [run(end=180)], rate=20.0
     )
     tables = error_tables(losses, (0.5,))
     assert set(tables) == {"siha", "hold", "forecast"}
-    assert losses.nonfinite == 0 and len(losses.ms) == 115  # from 0.7 to 3 s
-    assert np.isclose(tables["hold"].radius[0], 0.96, atol=0.02)  # 1 m/s for a second
+    assert losses.nonfinite == 0 and len(losses.ms) == 57  # from 0.7 to 3.6 s
+    assert np.isclose(tables["hold"].radius[0], 1.52, atol=0.05)  # 1 m/s for 1.6 seconds
 
 
 def test_an_error_table_by_hand():
