@@ -133,7 +133,7 @@ def _train_springs(options: argparse.Namespace) -> None:
         seed=options.seed,
         **chosen,
     )
-    print(f"wrote {out or options.out or Path('bundles') / name}")
+    print(f"wrote {out}")
 
 
 def _train_body(options: argparse.Namespace) -> None:
@@ -141,14 +141,8 @@ def _train_body(options: argparse.Namespace) -> None:
 
     _check_folder(options.data, "--data")
     _set_threads(options)
-    train_bundle(
-        options.data,
-        options.out,
-        options.work or Path("training") / options.out.name,
-        scale=options.scale,
-        seed=options.seed,
-    )
-    print(f"wrote {options.out}")
+    work = options.work or Path("training") / options.out.name
+    print(f"wrote {train_bundle(options.data, options.out, work, scale=options.scale, seed=options.seed)}")
 
 
 # evaluate
