@@ -109,7 +109,7 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
             data=f"CMU motion capture, {len(trials)} walking trials of one subject",
             seed=seed,
             trials=sorted({walk.trial for walk in plain}),
-            samples={"linear_path": sum(moments.count for moments in fit.moments.values())}
+            samples={"linear_path": sum(moments.long.count for moments in fit.moments.values())}
             | {name: row["samples"] for name, row in rows.items()},
             minutes=minutes | {name: round(row["seconds"] / 60, 1) for name, row in rows.items()},
             revision=revision(),

@@ -9,7 +9,7 @@ import pytest
 
 from siha_ros.body_baselines import RidgeEstimator, ridge_estimators
 from siha_ros.model.body_frame import BodyTemplate
-from siha_ros.model.body_linear import LinearPath
+from siha_ros.model.body_linear import LinearPath, WindowRidge
 from siha_ros.model.ridge import fit_limb_ridge
 from siha_ros.window.types import Status, Window
 
@@ -42,9 +42,10 @@ def bundle():
     arrays = {}
     for kind, lags in (("ridge_frame", (0,)), ("ridge_window", (0, 3))):
         for limb, hidden in (("arm", ARM), ("leg", LEG)):
-            ridge, _, _ = fit_limb_ridge(windows[:40], windows[40:], hidden, CORE, [lags], [1e-9], DT)
+            ridge, _ = fit_limb_ridge(windows[:40], windows[40:], hidden, CORE, [lags], [1e-9], DT)
             arrays |= {f"{kind}.{limb}.{key}": tensor for key, tensor in ridge.tensors().items()}
-    path = LinearPath(template, np.eye(FRAMES), *(np.zeros(1) for _ in range(5)))
+    nothing = WindowRidge(np.eye(2), *(np.zeros(1) for _ in range(3)))
+    path = LinearPath(template, nothing, nothing, np.zeros(1), np.zeros(1))
     config = SimpleNamespace(agent_names=NAMES, limbs={"arm": ["hand"], "leg": ["knee", "foot"]}, horizon=5)
     return SimpleNamespace(config=config, arrays={"linear": path.tensors(), "ridge": arrays})
 

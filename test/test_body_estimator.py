@@ -14,7 +14,7 @@ import torch
 from siha_ros.body_baselines import ridge_estimators
 from siha_ros.body_estimator import BodyEstimator
 from siha_ros.model.body_frame import BodyFrame, BodyTemplate
-from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
+from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry, WindowRidge
 from siha_ros.model.bundle import Bundle, BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
@@ -68,19 +68,20 @@ def bundle():
     template = BodyTemplate.of(windows, np.zeros(len(windows)), CORE)
     everyone = np.ones(len(NAMES), bool)
     body = template.fit(windows, everyone).to_body(windows)
-    basis = np.linalg.qr(np.vander(np.linspace(-1, 1, FRAMES), 7))[0]
-    path = LinearPath(template, basis, *(np.zeros(0) for _ in range(5)))
-    x = path.features(body, path.centre(body, everyone), everyone).reshape(len(body), -1)
-    values, vectors = np.linalg.eigh((x - x.mean(0)).T @ (x - x.mean(0)))
-    flat = (body - path.centre(body, everyone)[:, None])[:, :, -1].reshape(len(body), -1)
-    path = replace(
-        path,
-        mean=x.mean(0),
-        factor=np.sqrt(np.maximum(values, 0))[:, None] * vectors.T,
-        penalty=np.full(len(NAMES), 1e-6),
-        pose_mean=flat.mean(0),
-        pose_axes=np.linalg.svd(flat - flat.mean(0), full_matrices=False)[2][:3] / 0.1,
-    )
+    nothing = WindowRidge(np.eye(2), *(np.zeros(0) for _ in range(3)))
+    path = LinearPath(template, nothing, nothing, np.zeros(0), np.zeros(0))
+    relative, centre = path.relative(body, everyone)
+    ridges_over = []
+    for frames in (FRAMES, 8):
+        basis = np.linalg.qr(np.vander(np.linspace(-1, 1, frames), 7))[0]
+        ridge = replace(nothing, basis=basis, penalty=np.full(len(NAMES), 1e-6))
+        x = ridge.features(relative[:, :, -frames:], centre[:, -frames:])
+        values, vectors = np.linalg.eigh((x - x.mean(0)).T @ (x - x.mean(0)))
+        factor = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+        ridges_over.append(replace(ridge, mean=x.mean(0), factor=factor))
+    flat = relative[:, :, -1].reshape(len(body), -1)
+    axes = np.linalg.svd(flat - flat.mean(0), full_matrices=False)[2][:3] / 0.1
+    path = LinearPath(template, *ridges_over, flat.mean(0), axes)
     rows = {limb: np.array([NAMES.index(joint) for joint in joints]) for limb, joints in LIMBS.items()}
     ridges = {
         f"{name}.{limb}.{key}": tensor

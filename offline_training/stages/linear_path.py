@@ -18,13 +18,14 @@ from scipy.optimize import minimize
 from offline_training.datasets.body import FRAMES, VALIDATION, Walk, limbs, training_numbers, walks
 from offline_training.datasets.cmu_mocap import Trial
 from siha_ros.model.body_frame import BodyTemplate
-from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
+from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry, WindowRidge
 from siha_ros.model.ridge import LimbRidge, fit_limb_ridge
 
 FloatArray = NDArray[np.float64]
-COMPONENTS = 14  # temporal components of 49 frames: they leave out 3 mm of a hand and 5 mm of a foot
+LONG_COMPONENTS = 14  # temporal components of 49 frames: they leave out 1 mm of a hand and 5 mm of a foot
+SHORT_FRAMES, SHORT_COMPONENTS = 25, 8
 POSE_COORDINATES = 6
-FACTOR_ROWS = 560
+LONG_ROWS, SHORT_ROWS = 560, 480  # rank of the second moments that is kept
 EVIDENCE_STEP = 3  # frames between the moments that the carry remembers
 EVIDENCE_FRAMES = 90  # how far back it remembers
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -36,17 +37,36 @@ KERNEL_START = (0.1, 0.9, 2.0, 1.5, 0.2, 0.15, 0.03, 2e-3)
 
 @dataclass
 class Moments:
-    """Sums over the windows of one trial: count, features [D], their products [D, D]."""
+    """Sums over windows: count, features [D], their products [D, D]."""
 
     count: int
     first: FloatArray
     second: FloatArray
+
+    @staticmethod
+    def of(features: FloatArray) -> Moments:
+        """Of rows [N, D]."""
+        return Moments(len(features), features.sum(0), features.T @ features)
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.count + other.count, self.first + other.first, self.second + other.second)
 
     def __sub__(self, other: Moments) -> Moments:
         return Moments(self.count - other.count, self.first - other.first, self.second - other.second)
+
+
+@dataclass
+class PathMoments:
+    """Moments of the windows of some trials for both regressions of a path."""
+
+    long: Moments
+    short: Moments
+
+    def __add__(self, other: PathMoments) -> PathMoments:
+        return PathMoments(self.long + other.long, self.short + other.short)
+
+    def __sub__(self, other: PathMoments) -> PathMoments:
+        return PathMoments(self.long - other.long, self.short - other.short)
 
 
 def fit_template(walks: Sequence[Walk], core: NDArray[np.int64], step: int = 2) -> BodyTemplate:
@@ -63,42 +83,63 @@ def body_windows(walk: Walk, template: BodyTemplate, step: int = 1) -> FloatArra
 
 
 def empty_path(walks: Sequence[Walk], template: BodyTemplate) -> LinearPath:
-    """A path with its temporal basis and pose coordinates, which the training walks give, and no regression yet."""
-    everyone = np.ones(len(template.pose), bool)
-    path = LinearPath(template, np.eye(FRAMES), *(np.zeros(0) for _ in range(5)))
+    """A path with its temporal components and pose coordinates, which the training walks give, and no regression
+    yet.
+    """
+    nothing = WindowRidge(np.eye(2), *(np.zeros(0) for _ in range(3)))
+    path = LinearPath(template, nothing, nothing, np.zeros(0), np.zeros((0, 0)))
     sample = np.concatenate([body_windows(walk, template, 8) for walk in walks])
-    relative = sample - path.centre(sample, everyone)[:, None]
-    series = relative.swapaxes(2, 3).reshape(-1, FRAMES)
-    _, vectors = np.linalg.eigh(series.T @ series)
+    relative, _ = path.relative(sample, np.ones(len(template.pose), bool))
+    bases = []
+    for frames, components in ((FRAMES, LONG_COMPONENTS), (SHORT_FRAMES, SHORT_COMPONENTS)):
+        series = relative[:, :, -frames:].swapaxes(2, 3).reshape(-1, frames)
+        _, vectors = np.linalg.eigh(series.T @ series)
+        bases.append(vectors[:, ::-1][:, :components].copy())
     poses = relative[:, :, -1].reshape(len(sample), -1)
     mean = poses.mean(0)
     _, sizes, axes = np.linalg.svd(poses - mean, full_matrices=False)
     kept = axes[:POSE_COORDINATES] / (sizes[:POSE_COORDINATES, None] / np.sqrt(len(poses)))
-    return replace(path, basis=vectors[:, ::-1][:, :COMPONENTS].copy(), pose_mean=mean, pose_axes=kept)
+    long, short = (replace(nothing, basis=basis) for basis in bases)
+    return LinearPath(template, long, short, mean, kept)
 
 
-def trial_moments(walks: Sequence[Walk], path: LinearPath, step: int = 2) -> dict[str, Moments]:
+def trial_moments(walks: Sequence[Walk], path: LinearPath, step: int = 2) -> dict[str, PathMoments]:
     """Moments of each trial, both phases and the mirror images together."""
-    everyone = np.ones(path.agents, bool)
-    moments: dict[str, Moments] = {}
+    moments: dict[str, PathMoments] = {}
     for walk in walks:
         windows = body_windows(walk, path.template, step)
-        x = path.features(windows, path.centre(windows, everyone), everyone).reshape(len(windows), -1)
-        own = Moments(len(x), x.sum(0), x.T @ x)
+        relative, centre = path.relative(windows, np.ones(path.agents, bool))
+        reach = len(path.short.basis)
+        own = PathMoments(
+            Moments.of(path.long.features(relative, centre)),
+            Moments.of(path.short.features(relative[:, :, -reach:], centre[:, -reach:])),
+        )
         moments[walk.trial] = moments[walk.trial] + own if walk.trial in moments else own
     return moments
 
 
-def with_moments(path: LinearPath, moments: Moments) -> LinearPath:
-    """The path whose regression has these moments."""
+def with_moments(path: LinearPath, moments: PathMoments) -> LinearPath:
+    """The path whose regressions have these moments."""
+    return replace(
+        path,
+        long=_ridge_with(path.long, moments.long, LONG_ROWS),
+        short=_ridge_with(path.short, moments.short, SHORT_ROWS),
+    )
+
+
+def _ridge_with(ridge: WindowRidge, moments: Moments, rows: int) -> WindowRidge:
     mean = moments.first / moments.count
     values, vectors = np.linalg.eigh(moments.second - moments.count * np.outer(mean, mean))
-    kept = slice(-FACTOR_ROWS, None)
-    factor = np.sqrt(np.maximum(values[kept], 0.0))[:, None] * vectors[:, kept].T
-    return replace(path, mean=mean, factor=factor)
+    kept = slice(-rows, None)
+    return replace(ridge, mean=mean, factor=np.sqrt(np.maximum(values[kept], 0.0))[:, None] * vectors[:, kept].T)
 
 
-def total(moments: dict[str, Moments]) -> Moments:
+def with_penalties(path: LinearPath, long: FloatArray, short: FloatArray) -> LinearPath:
+    """The path with these penalties [A] of its joints."""
+    return replace(path, long=replace(path.long, penalty=long), short=replace(path.short, penalty=short))
+
+
+def total(moments: dict[str, PathMoments]) -> PathMoments:
     """All trials together."""
     first, *rest = moments.values()
     for other in rest:
@@ -129,7 +170,7 @@ def complete_walk(walk: Walk, path: LinearPath, hidden: NDArray[np.int64]) -> Co
 
 
 def out_of_fold(
-    walks: Sequence[Walk], path: LinearPath, moments: dict[str, Moments], hidden_sets: dict[str, NDArray[np.int64]]
+    walks: Sequence[Walk], path: LinearPath, moments: dict[str, PathMoments], hidden_sets: dict[str, NDArray[np.int64]]
 ) -> dict[str, list[Completion]]:
     """Completions of the walks that are no mirror images, each by the regression of the other trials."""
     whole = total(moments)
@@ -242,7 +283,7 @@ class LinearFit:
     carries: dict[str, ResidualCarry]
     ridge_frame: dict[str, LimbRidge]
     ridge_window: dict[str, LimbRidge]
-    moments: dict[str, Moments]
+    moments: dict[str, PathMoments]
     training: list[Walk]
     validation: list[Walk]
     completions: dict[str, list[Completion]]
@@ -304,22 +345,37 @@ def fit_linear(trials: Sequence[Trial], evaluations: int = 160, cache: Path | No
 def _choose_penalties(
     path: LinearPath, validation: Sequence[Walk], indices: dict[str, NDArray[np.int64]]
 ) -> tuple[LinearPath, dict[str, float]]:
-    """One penalty for the arms and one for the legs, by the mean joint error on the validation walks; core joints
-    share the arms'.
+    """Penalties of arms and legs by the mean joint error on the validation walks; core joints share the arms'.
+
+    The long regression is judged over its window and chosen first, then the short one by the newest frame of both
+    together.
     """
-    chosen = {}
-    for kind in ("arm", "leg"):
+    windows = np.concatenate([body_windows(walk, path.template, 2) for walk in validation])
+    chosen: dict[str, float] = {}
+    long, short = np.ones(path.agents), np.ones(path.agents)
+
+    def error(kind: str, penalties: tuple[FloatArray, FloatArray], frames: slice) -> float:
+        tried = with_penalties(path, *penalties)
         errors = []
-        for value in PENALTIES:
-            tried = replace(path, penalty=np.full(path.agents, value))
-            sides = (indices[f"{side}_{kind}"] for side in ("left", "right"))
-            done = [complete_walk(walk, tried, hidden).errors for hidden in sides for walk in validation]
-            errors.append(np.mean([np.linalg.norm(error, axis=-1).mean() for error in done]))
-        chosen[kind] = PENALTIES[int(np.argmin(errors))]
-    penalty = np.full(path.agents, chosen["arm"])
-    for side in ("left", "right"):
-        penalty[indices[f"{side}_leg"]] = chosen["leg"]
-    return replace(path, penalty=penalty), chosen
+        for side in ("left", "right"):
+            hidden = indices[f"{side}_{kind}"]
+            found = tried.complete(windows, ~np.isin(np.arange(path.agents), hidden))
+            errors.append(np.linalg.norm((found - windows)[:, hidden, frames], axis=-1).mean())
+        return float(np.mean(errors))
+
+    for kind in ("arm", "leg"):
+        everyone = np.ones(path.agents)
+        middle = slice(0, SHORT_FRAMES)  # where the short regression has no share yet
+        tries = [error(kind, (value * everyone, everyone), middle) for value in PENALTIES]
+        chosen[f"long {kind}"] = PENALTIES[int(np.argmin(tries))]
+        fixed = chosen[f"long {kind}"] * everyone
+        tries = [error(kind, (fixed, value * everyone), slice(-1, None)) for value in PENALTIES]
+        chosen[f"short {kind}"] = PENALTIES[int(np.argmin(tries))]
+    for name, penalty in (("long", long), ("short", short)):
+        penalty[:] = chosen[f"{name} arm"]
+        for side in ("left", "right"):
+            penalty[indices[f"{side}_leg"]] = chosen[f"{name} leg"]
+    return with_penalties(path, long, short), chosen
 
 
 def _write_cache(cache: Path, completions: dict[str, list[Completion]], carries: dict[str, ResidualCarry]) -> None:

@@ -1,11 +1,11 @@
 """The linear path of a body: hidden joints from the visible ones in closed form, and what was last seen of them
 carried on.
 
-:class:`LinearPath` is a ridge regression from whole windows to whole windows. It keeps the second moments of all
-joints, so that any set of hidden joints has its regression at once: a Schur complement. :class:`ResidualCarry` is a
-Gaussian process over what the regression got wrong while a joint was still seen: the error is continued from the
-moment of loss without a jump, fades as it grows old, and comes back when the body comes back to a pose in which it was
-seen. The
+:class:`WindowRidge` is a ridge regression between the joints of a window. It keeps the second moments of all joints,
+so that any set of hidden joints has its regression at once: a Schur complement. :class:`LinearPath` joins one over the
+whole window, which is best in its middle, with a shorter one, which is better at its end. :class:`ResidualCarry` is a
+Gaussian process over what the path got wrong while a joint was still seen: the error goes on from the moment of loss
+without a jump, fades as it grows old, and comes back when the body comes back to a pose in which it was seen. The
 arithmetic is numpy's; leading axes are batch axes.
 """
 
@@ -24,40 +24,95 @@ from siha_ros.model.body_frame import BodyTemplate
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-NEWEST_WEIGHT = 8.0  # of the newest position beside a temporal component, which sums up 49 frames
-STEP_WEIGHT = 6.0  # of a step beside a position: as the way in 0.1 s
+NEWEST_WEIGHT = 8.0  # of the newest position beside a temporal component, which sums up a whole window
+STEP_WEIGHT = 6.0  # of the newest step beside the newest position
+MOST_REGRESSIONS = 64  # sets of hidden joints whose regressions are kept
 
 
 @dataclass(frozen=True)
-class LinearPath:
-    """Ridge regression between joints over a window, in the body frame.
+class WindowRidge:
+    """Ridge regression between the joints of a window of F frames, given relative to the core.
 
-    A window is described by its joints relative to the core, and by the way of the core, each in a few temporal
-    components.
+    A window is described by each joint's way, and the core's own way, in K temporal components and, with more weight,
+    the newest position and step.
 
-    template: the body frame. basis: f8 [T, K], orthonormal columns, temporal components. mean: f8 [D] and factor: f8
-    [R, D], mean and square root of the summed second moments of training windows, D = (A + 1) * 3 * (K + 2). penalty:
-    f8 [A] of each joint as a target.
-    pose_mean: f8 [A * 3] and pose_axes: f8 [Q, A * 3], whitening principal components of the joints relative to the
-    core in one frame.
+    basis: f8 [F, K], orthonormal columns. mean: f8 [D] and factor: f8 [R, D], mean and square root of the summed
+    second moments of the training windows, D = (A + 1) * 3 * (K + 2). penalty: f8 [A] of each joint as a target.
     """
 
-    template: BodyTemplate
     basis: FloatArray
     mean: FloatArray
     factor: FloatArray
     penalty: FloatArray
-    pose_mean: FloatArray
-    pose_axes: FloatArray
     _regressions: dict[bytes, FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def _analysis(self) -> FloatArray:
-        """``[T, K + 2]``: temporal components, newest position, newest step."""
+        """``[F, K + 2]``: temporal components, newest position, newest step."""
         newest = np.zeros((len(self.basis), 2))
         newest[-1] = NEWEST_WEIGHT, NEWEST_WEIGHT * STEP_WEIGHT
         newest[-2, 1] = -NEWEST_WEIGHT * STEP_WEIGHT
         return np.concatenate([self.basis, newest], 1)
+
+    def features(self, relative: FloatArray, centre: FloatArray) -> FloatArray:
+        """``[N, D]`` of joints relative to the core ``[N, A, F, 3]`` (m) and the way of the core ``[N, F, 3]``."""
+        ways = np.concatenate([relative, centre[:, None] - centre[:, None, -1:]], 1)
+        return (ways.swapaxes(-1, -2) @ self._analysis).reshape(len(ways), -1)
+
+    def trajectories(self, relative: FloatArray, centre: FloatArray, visible: BoolArray) -> FloatArray:
+        """The joints that are not ``visible [A]``, relative to the core, in every frame: ``[N, H, F, 3]`` (m)."""
+        count = self.basis.shape[1]
+        found = self._predict(relative, centre, visible, np.arange(count))
+        return (found @ self.basis.T).swapaxes(-1, -2)
+
+    def newest(self, relative: FloatArray, centre: FloatArray, visible: BoolArray) -> FloatArray:
+        """The joints that are not ``visible [A]``, relative to the core, in the newest frame: ``[N, H, 3]`` (m)."""
+        place = np.array([self.basis.shape[1]])
+        return self._predict(relative, centre, visible, place)[..., 0] / NEWEST_WEIGHT
+
+    def _predict(
+        self, relative: FloatArray, centre: FloatArray, visible: BoolArray, places: NDArray[np.int64]
+    ) -> FloatArray:
+        """Features at ``places`` of the K + 2 of each hidden joint and axis: ``[N, H, 3, places]``."""
+        size = self.basis.shape[1] + 2
+        known = np.repeat(np.append(visible, True), 3 * size)
+        wanted = np.zeros((len(visible) + 1, 3, size), bool)
+        wanted[:-1][~visible] = np.isin(np.arange(size), places)
+        columns = wanted.ravel()
+        x = (self.features(relative, centre) - self.mean)[:, known]
+        found: FloatArray = x @ self._regression(visible, known, columns) + self.mean[columns]
+        return found.reshape(len(relative), int((~visible).sum()), 3, len(places))
+
+    def _regression(self, visible: BoolArray, known: BoolArray, columns: BoolArray) -> FloatArray:
+        key = visible.tobytes() + columns.tobytes()
+        if key not in self._regressions:
+            if len(self._regressions) >= MOST_REGRESSIONS:
+                self._regressions.clear()
+            source, target = self.factor[:, known], self.factor[:, columns]
+            penalty = np.repeat(self.penalty[~visible], target.shape[1] // int((~visible).sum()))
+            inner = source @ source.T
+            dual = np.empty_like(target)
+            for value in np.unique(penalty):
+                alike = penalty == value
+                dual[:, alike] = np.linalg.solve(inner + value * np.eye(len(inner)), target[:, alike])
+            self._regressions[key] = source.T @ dual
+        return self._regressions[key]
+
+
+@dataclass(frozen=True)
+class LinearPath:
+    """The linear path of a body with A joints over windows of T frames.
+
+    template: the body frame. long: regression over T frames. short: over the last few frames before each frame; its
+    share grows from nothing, where a window first reaches back so far, to a half in the newest frame. pose_mean: f8 [A
+    * 3] and pose_axes: f8 [Q, A * 3], whitening principal components of the joints relative to the core in one frame.
+    """
+
+    template: BodyTemplate
+    long: WindowRidge
+    short: WindowRidge
+    pose_mean: FloatArray
+    pose_axes: FloatArray
 
     @property
     def agents(self) -> int:
@@ -71,13 +126,12 @@ class LinearPath:
             "template_pose": template.pose,
             "template_travel": np.array([template.travel]),
             "template_covariance": np.stack([template.covariance.real, template.covariance.imag]),
-            "basis": self.basis,
-            "mean": self.mean,
-            "factor": self.factor,
-            "penalty": self.penalty,
             "pose_mean": self.pose_mean,
             "pose_axes": self.pose_axes,
         }
+        for name, ridge in (("long", self.long), ("short", self.short)):
+            arrays |= {f"{name}_basis": ridge.basis, f"{name}_mean": ridge.mean}
+            arrays |= {f"{name}_factor": ridge.factor, f"{name}_penalty": ridge.penalty}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(array, np.float32)) for name, array in arrays.items()}
         return tensors | {"core": torch.from_numpy(np.ascontiguousarray(template.core, np.int64))}
 
@@ -89,8 +143,11 @@ class LinearPath:
         template = BodyTemplate(
             array["template_pose"], float(array["template_travel"][0]), real + 1j * imaginary, tensors["core"].numpy()
         )
-        rest = (array[name] for name in ("basis", "mean", "factor", "penalty", "pose_mean", "pose_axes"))
-        return LinearPath(template, *rest)
+        long, short = (
+            WindowRidge(*(array[f"{name}_{part}"] for part in ("basis", "mean", "factor", "penalty")))
+            for name in ("long", "short")
+        )
+        return LinearPath(template, long, short, array["pose_mean"], array["pose_axes"])
 
     def complete(self, positions: FloatArray, visible: BoolArray) -> FloatArray:
         """Windows ``[N, A, T, 3]`` (m, body frame) with the joints that are not ``visible [A]`` put in; those may be
@@ -99,51 +156,36 @@ class LinearPath:
         hidden = ~visible
         if not hidden.any():
             return positions.copy()
-        centre = self.centre(positions, visible)
-        features = self.features(positions, centre, visible).reshape(len(positions), -1) - self.mean
-        count = self.basis.shape[1]
-        known = np.repeat(np.append(visible, True), 3 * (count + 2))
-        wanted = np.kron(np.append(hidden, False), np.tile(np.arange(count + 2) < count, 3)).astype(bool)
-        found = features[:, known] @ self._regression(visible, known, wanted) + self.mean[wanted]
-        found = found.reshape(len(positions), int(hidden.sum()), 3, -1) @ self.basis.T
+        relative, centre = self.relative(positions, visible)
+        found = self.long.trajectories(relative, centre, visible)
+        reach, frames = len(self.short.basis), positions.shape[2]
+        ends = np.arange(reach, frames)  # in the frame before, its share is still nothing
+        frame = ends[:, None] + np.arange(1 - reach, 1)  # [ends, reach]
+        parts = relative[:, :, frame].swapaxes(1, 2).reshape(-1, self.agents, reach, 3)
+        newest = self.short.newest(parts, centre[:, frame].reshape(-1, reach, 3), visible)
+        newest = newest.reshape(len(positions), len(ends), -1, 3).swapaxes(1, 2)
+        share = 0.5 * ((ends - reach + 1) / (frames - reach))[:, None]
+        found[:, :, ends] += share * (newest - found[:, :, ends])
         out = positions.copy()
-        out[:, hidden] = found.swapaxes(-1, -2) + centre[:, None]
+        out[:, hidden] = found + centre[:, None]
         return out
 
-    def centre(self, positions: FloatArray, visible: BoolArray) -> FloatArray:
-        """Centre of the core ``[N, T, 3]`` of windows ``[N, A, T, 3]``, from those of its joints that are visible."""
-        core = self.template.core[visible[self.template.core]]
-        return (positions[:, core] - self.template.pose[core][:, None]).mean(1)
-
-    def features(self, positions: FloatArray, centre: FloatArray, visible: BoolArray) -> FloatArray:
-        """Temporal components ``[N, A + 1, 3, K]`` of windows ``[N, A, T, 3]``; zero for joints that are not
-        visible.
+    def relative(self, positions: FloatArray, visible: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Windows ``[N, A, T, 3]`` relative to the core (zero for joints that are not visible), and the core ``[N,
+        T, 3]``.
         """
-        relative = np.where(visible[:, None, None], positions - centre[:, None], 0.0)
-        return np.concatenate([relative, centre[:, None]], 1).swapaxes(-1, -2) @ self._analysis
+        core = self.template.core[visible[self.template.core]]
+        centre: FloatArray = (positions[:, core] - self.template.pose[core][:, None]).mean(1)
+        return np.where(visible[:, None, None], positions - centre[:, None], 0.0), centre
 
     def pose_coordinates(self, positions: FloatArray) -> FloatArray:
         """Where a pose lies among the training poses: complete windows ``[N, A, T, 3]`` to ``[N, T, Q]``, each about
         unit size.
         """
-        centre = self.centre(positions, np.ones(self.agents, bool))
-        flat = (positions - centre[:, None]).swapaxes(1, 2).reshape(len(positions), positions.shape[2], -1)
-        return (flat - self.pose_mean) @ self.pose_axes.T
-
-    def _regression(self, visible: BoolArray, known: BoolArray, wanted: BoolArray) -> FloatArray:
-        key = visible.tobytes()
-        if key not in self._regressions:
-            if len(self._regressions) >= 64:
-                self._regressions.clear()
-            source, target = self.factor[:, known], self.factor[:, wanted]
-            penalty = np.repeat(self.penalty[~visible], 3 * self.basis.shape[1])
-            inner = source @ source.T
-            dual = np.empty_like(target)
-            for value in np.unique(penalty):
-                columns = penalty == value
-                dual[:, columns] = np.linalg.solve(inner + value * np.eye(len(inner)), target[:, columns])
-            self._regressions[key] = source.T @ dual
-        return self._regressions[key]
+        relative, _ = self.relative(positions, np.ones(self.agents, bool))
+        flat = relative.swapaxes(1, 2).reshape(len(positions), positions.shape[2], -1)
+        coordinates: FloatArray = (flat - self.pose_mean) @ self.pose_axes.T
+        return coordinates
 
 
 @dataclass(frozen=True)

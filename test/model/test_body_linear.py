@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from siha_ros.model.body_frame import BodyTemplate
-from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry
+from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry, WindowRidge
 from siha_ros.model.ridge import LimbRidge, Ridge, fit_limb_ridge, fit_ridge, lagged_features
 
 AGENTS, FRAMES = 6, 9
@@ -30,21 +30,25 @@ def linear_windows(count, seed, noise=0.0):
     return windows
 
 
+def ridge_of(path, windows, frames, penalty):
+    """The regression over the last `frames` frames of windows."""
+    relative, centre = path.relative(windows, np.ones(AGENTS, bool))
+    ridge = WindowRidge(
+        np.linalg.qr(np.vander(np.linspace(-1, 1, frames), 4))[0],
+        *(np.zeros(0) for _ in range(2)),
+        np.full(AGENTS, penalty),
+    )
+    x = ridge.features(relative[:, :, -frames:], centre[:, -frames:])
+    values, vectors = np.linalg.eigh((x - x.mean(0)).T @ (x - x.mean(0)))
+    return replace(ridge, mean=x.mean(0), factor=np.sqrt(np.maximum(values, 0))[:, None] * vectors.T)
+
+
 def path_of(windows, penalty=1e-9):
     template = BodyTemplate.of(windows, np.zeros(len(windows)), CORE)
-    basis = np.linalg.qr(np.vander(np.linspace(-1, 1, FRAMES), 4))[0]
-    empty = LinearPath(template, basis, *(np.zeros(0) for _ in range(5)))
-    everyone = np.ones(AGENTS, bool)
-    x = empty.features(windows, empty.centre(windows, everyone), everyone).reshape(len(windows), -1)
-    values, vectors = np.linalg.eigh((x - x.mean(0)).T @ (x - x.mean(0)))
-    return replace(
-        empty,
-        mean=x.mean(0),
-        factor=np.sqrt(np.maximum(values, 0))[:, None] * vectors.T,
-        penalty=np.full(AGENTS, penalty),
-        pose_mean=np.zeros(3 * AGENTS),
-        pose_axes=np.eye(3 * AGENTS)[:4],
-    )
+    nothing = WindowRidge(np.eye(2), *(np.zeros(0) for _ in range(3)))
+    path = LinearPath(template, nothing, nothing, np.zeros(3 * AGENTS), np.eye(3 * AGENTS)[:4])
+    long, short = (ridge_of(path, windows, frames, penalty) for frames in (FRAMES, 5))
+    return replace(path, long=long, short=short)
 
 
 def test_ridge_is_the_penalised_least_squares_solution():
@@ -109,6 +113,20 @@ def test_path_leaves_visible_joints_alone_and_falls_back_to_the_mean():
     np.testing.assert_array_equal(found[:, visible], windows[:, visible])
     mean = (training[:, 5] - training[:, CORE].mean(1)).mean((0, 1))
     np.testing.assert_allclose((found[:, 5] - windows[:, CORE].mean(1)).mean((0, 1)), mean, atol=0.001)
+
+
+def test_the_short_regression_has_half_a_say_in_the_newest_frame_and_none_at_first():
+    path = path_of(linear_windows(200, 2))
+    windows, visible = linear_windows(4, 3), np.arange(AGENTS) != 5
+    shifted = replace(path, short=replace(path.short, mean=path.short.mean + 0.8))
+    moved = (shifted.complete(windows, visible) - path.complete(windows, visible))[:, 5]
+    np.testing.assert_allclose(moved[:, :5], 0, atol=1e-9)
+    ramp = np.diff(moved[:, 4:, 0], axis=1)
+    np.testing.assert_allclose(ramp, ramp[:, :1] * np.ones(4), rtol=1e-6)  # linear from the fifth frame on
+    relative, centre = path.relative(windows, visible)
+    alone = path.short.newest(relative[:, :, -5:], centre[:, -5:], visible)
+    shifted_alone = shifted.short.newest(relative[:, :, -5:], centre[:, -5:], visible)
+    np.testing.assert_allclose(moved[:, -1], 0.5 * (shifted_alone - alone)[:, 0], rtol=1e-6)
 
 
 def test_path_survives_the_way_through_tensors():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -24,6 +22,7 @@ from offline_training.stages.linear_path import (
     total,
     trial_moments,
     with_moments,
+    with_penalties,
 )
 from siha_ros.model.frame import Scale
 
@@ -53,16 +52,16 @@ def fitted():
     walks = [made_up_walk(f"t{number}", number, bias) for number, bias in enumerate(biases)]
     path = empty_path(walks, fit_template(walks, CORE))
     moments = trial_moments(walks, path)
-    path = replace(with_moments(path, total(moments)), penalty=np.full(5, 1e-2))
+    path = with_penalties(with_moments(path, total(moments)), np.full(5, 1e-2), np.full(5, 1e-2))
     return walks, path, moments, out_of_fold(walks, path, moments, {"hand": HAND})
 
 
 def test_moments_add_up():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(4, 3)), rng.normal(size=(6, 3))
-    both = np.vstack([x, y])
-    of = [Moments(len(part), part.sum(0), part.T @ part) for part in (x, y)]
-    for left, right in ((of[0] + of[1], Moments(10, both.sum(0), both.T @ both)), (of[0] + of[1] - of[1], of[0])):
+    both, first, second = (Moments.of(rows) for rows in (np.vstack([x, y]), x, y))
+    np.testing.assert_allclose(both.second, sum(np.outer(row, row) for row in np.vstack([x, y])))
+    for left, right in ((first + second, both), (both - second, first)):
         assert left.count == right.count
         np.testing.assert_allclose(left.first, right.first, atol=1e-12)
         np.testing.assert_allclose(left.second, right.second, atol=1e-12)
