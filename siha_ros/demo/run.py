@@ -147,12 +147,14 @@ def _score(
 
 def _source_ended(source: str, processes: Processes) -> float | None:
     """The time at which simulator or player ended, None while it runs. Raises DemoError where it or the node failed."""
-    for name in (source, "node"):
-        code = processes.exit_code(name)
-        if code or (code == 0 and name == "node"):
-            lines = "\n".join(filter(None, (processes.last_lines(name) for name in (source, "node"))))
-            raise DemoError(f"the {name} ended with code {code}; last lines:\n{lines}")
-    return None if processes.exit_code(source) is None else time.monotonic()
+    code, node = processes.exit_code(source), processes.exit_code("node")
+    if node is not None:
+        raise DemoError(f"the node ended with code {node}; its last lines:\n{processes.last_lines('node')}")
+    if code:
+        said = processes.last_lines(source)
+        waited = f"\nthe node's last lines:\n{processes.last_lines('node')}" if "did not subscribe" in said else ""
+        raise DemoError(f"{said or f'the {source} ended with code {code}'}{waited}")
+    return None if code is None else time.monotonic()
 
 
 def _sum_up(options: Options, score: Score, console: Console) -> None:
