@@ -30,16 +30,22 @@ class LiveTable:
 
     def __init__(self, console: Console, methods: Sequence[str], with_graph: bool) -> None:
         self._console, self._methods, self._with_graph = console, methods, with_graph
-        titles = "".join(f"{NAMES.get(m, m):>12}" for m in methods)
-        graph = f"{'graph % vv/vh/hh':>18}" if with_graph else ""
-        console.print(
+        self._begun = False
+
+    def _header(self) -> None:
+        titles = "".join(f"{NAMES.get(m, m):>12}" for m in self._methods)
+        graph = f"{'graph % vv/vh/hh':>18}" if self._with_graph else ""
+        self._console.print(
             f"[bold]{'time s':>6}  {'hidden':<20}{titles}{graph}{'Hz':>6}{'ms':>7}[/bold]  (errors in cm)",
             highlight=False,
             soft_wrap=True,
         )
 
     def add(self, row: Row) -> None:
-        """One line."""
+        """One line, below a header at the first."""
+        if not self._begun:
+            self._header()
+            self._begun = True
         errors = "".join(f"{row.errors[m]:12.1f}" if m in row.errors else f"{'-':>12}" for m in self._methods)
         graph = (
             f"{'/'.join('-' if a is None else f'{a:.0f}' for a in row.graph.values()):>18}" if self._with_graph else ""
