@@ -193,7 +193,7 @@ def train_networks(
         validation,
         limbs,
         gain,
-        _schedule(steps(4000), 5e-4, checks=20),
+        _schedule(steps(1500), 5e-4, checks=10),
         batch=64,
         seed=seed,
     )
@@ -212,9 +212,9 @@ def train_networks(
         validation,
         limbs,
         gain,
-        _schedule(steps(2500), 3e-4, checks=8),
+        _schedule(steps(1000), 3e-4, checks=5),
         batch=64,
-        warmup_epochs=40 * scale,
+        warmup_epochs=20 * scale,
         refresh_epochs=40 * scale,
         seed=seed,
     )
