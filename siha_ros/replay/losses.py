@@ -23,6 +23,7 @@ from siha_ros.replay.windows import window_of
 from siha_ros.window.types import Estimate, Window, WindowEstimator
 
 LEAD_IN = 3.0  # s of estimates before a loss: what a node that has been running knows
+LEAST_ERRORS = 30  # that a quantile is taken of
 TABLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0)
 
 
@@ -242,18 +243,23 @@ def error_table(
     """The table of a bundle from errors f8[n, P] (m) at times since loss f8[n] (s): 68 % half-width per axis, radius
     of 95 %.
 
-    Each place takes the errors between the middles to its neighbours; places with fewer than 30 errors are left out.
-    Neither column ever falls with time.
+    Each place takes the errors between the middles to its neighbours, or the nearest ones in time where those are
+    fewer than LEAST_ERRORS; it is left out where even those lie beyond twice or half its time. Neither column ever
+    falls with time.
     """
     edges = np.concatenate([[0.0], (np.array(places[1:]) + places[:-1]) / 2, [np.inf]])
     rows = []
     for place, low, high in zip(places, edges[:-1], edges[1:], strict=True):
-        chosen = errors[(seconds > low) & (seconds <= high)]
-        if len(chosen) >= 30:
-            width = float(np.quantile(np.abs(chosen), 0.6827))
-            rows.append((place, width, float(np.quantile(np.linalg.norm(chosen, axis=-1), 0.95))))
+        chosen = (seconds > low) & (seconds <= high)
+        if chosen.sum() < LEAST_ERRORS:
+            apart = np.abs(np.log(np.maximum(seconds, 1e-3) / place))
+            chosen = apart <= np.sort(apart)[:LEAST_ERRORS][-1]
+            if chosen.sum() < LEAST_ERRORS or apart[chosen].max() > np.log(2):
+                continue
+        width = float(np.quantile(np.abs(errors[chosen]), 0.6827))
+        rows.append((place, width, float(np.quantile(np.linalg.norm(errors[chosen], axis=-1), 0.95))))
     if not rows:
-        raise ValueError("error_table: no time has 30 errors, run more losses")
+        raise ValueError(f"error_table: no time has {LEAST_ERRORS} errors, run more losses")
     table = np.array(rows)
     return ErrorTable(
         table[:, 0].tolist(),

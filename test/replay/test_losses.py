@@ -108,10 +108,17 @@ def test_the_real_estimator_goes_through_losses_and_fills_the_tables(bundle):
 def test_an_error_table_by_hand():
     seconds = np.repeat([0.1, 1.0], 1000)
     errors = np.random.default_rng(0).normal(size=(2000, 2)) * np.where(seconds < 0.5, 0.2, 0.1)[:, None]
-    table = error_table(seconds, errors, (0.1, 0.5, 1.0))
-    assert table.seconds == [0.1, 1.0]  # nothing was measured near 0.5 s
+    table = error_table(seconds, errors, (0.1, 0.4, 1.0))
+    assert table.seconds == [0.1, 1.0]  # nothing was measured near 0.4 s
     assert np.isclose(table.half_width[0], 0.2, rtol=0.05)  # 68 % of a normal distribution lie within sigma
     assert np.isclose(table.radius[0], 0.2 * 2.4477, rtol=0.05)  # 95 % of a plane one within 2.45 sigma
     assert table.half_width[1] == table.half_width[0]  # what is known grows no better with time
     with pytest.raises(ValueError, match="run more losses"):
         error_table(seconds[:10], errors[:10])
+
+
+def test_an_error_table_borrows_from_times_near_by():
+    seconds, errors = np.full(40, 0.15), np.full((40, 2), 0.3)
+    table = error_table(seconds, errors, (0.05, 0.1, 0.2, 0.3))
+    assert table.seconds == [0.1, 0.2, 0.3]  # 0.05 s is too far from 0.15 s
+    assert np.allclose(table.half_width, 0.3)
