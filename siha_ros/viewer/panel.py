@@ -92,7 +92,13 @@ def _table(rows: list[AgentRow]) -> str:
         for title, side in [("agent", "left"), ("since", "right"), ("±95 %", "right")]
         + ([("error", "right")] if with_error else [])
     )
-    body = "".join(_row(row, with_error) for row in rows[:MOST_ROWS])
+    shown = rows[:MOST_ROWS]
+    reasons = [escape(row.reason) if row.reason else _WORDS[row.status] for row in shown]
+    body = ""
+    for row, reason, next_reason in zip(shown, reasons, [*reasons[1:], None], strict=True):
+        body += _row(row, with_error)
+        if reason != next_reason:  # a limb's joints have one reason, said once
+            body += f'<tr><td colspan="4" style="color:{GREY};font-size:11px">{reason}</td></tr>'
     more = f'<div style="color:{GREY}">and {len(rows) - MOST_ROWS} more</div>' if len(rows) > MOST_ROWS else ""
     return f'<table style="width:100%;border-collapse:collapse"><tr>{head}</tr>{body}</table>{more}'
 
@@ -102,11 +108,9 @@ def _row(row: AgentRow, with_error: bool) -> str:
     error = "" if row.error is None else f"{row.error:.1f} cm"
     numbers = [since, f"{row.position_95:.0f} cm"] + ([error] if with_error else [])
     cells = "".join(f'<td style="text-align:right;white-space:nowrap">{number}</td>' for number in numbers)
-    reason = escape(row.reason) if row.reason else _WORDS[row.status]
     return (
         f'<tr style="border-top:1px solid #e5e7eb"><td>{_dot(STATUS_COLOURS[row.status])} '
         f"<b>{escape(row.name)}</b></td>{cells}</tr>"
-        f'<tr><td colspan="{1 + len(numbers)}" style="color:{GREY};font-size:11px">{reason}</td></tr>'
     )
 
 

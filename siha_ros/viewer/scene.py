@@ -316,12 +316,11 @@ def _bands(group: Group, marked: list[int]) -> Bands:
 
 
 def _labels(group: Group, marked: list[int], focus: str | None) -> dict[str, Label]:
-    """Name tags; a crowd's would cover the picture, so there only the hidden ends of limbs and the focus are named."""
+    """Name tags; a crowd's would cover the picture, so there only one of each hidden limb and the focus are named."""
     states = group.states
     if len(states.names) > CROWD:
-        ends = chain_ends(len(states.names), group.bones)
-        named_hidden = {i for i in marked if states.hidden[i] and (i in ends or not group.bones)}
-        marked = [i for i in marked if i in named_hidden or states.names[i] == focus]
+        one_of_limb = set(_limb_ends(group, [i for i in marked if states.hidden[i]]))
+        marked = [i for i in marked if i in one_of_limb or states.names[i] == focus]
     labels = {}
     for i in marked:
         text = states.names[i]
@@ -329,6 +328,19 @@ def _labels(group: Group, marked: list[int], focus: str | None) -> dict[str, Lab
             text += f" · hidden {max(states.since_seen[i], 0):.0f} s · ±{100 * states.position_95[i]:.0f} cm"
         labels[f"{states.group}/{i}"] = Label(text, states.positions[i] + [0, 0, 1.6 * group.radius])
     return labels
+
+
+def _limb_ends(group: Group, hidden: list[int]) -> list[int]:
+    """Of each set of hidden agents that hang together by bones, the first that ends a limb, else the first."""
+    ends = chain_ends(len(group.states.names), group.bones)
+    limb = {i: i for i in hidden}  # to the smallest index of the limb
+
+    for _ in hidden:
+        for a, b in group.bones:
+            if a in limb and b in limb:
+                limb[a] = limb[b] = min(limb[a], limb[b])
+    members = [[i for i in hidden if limb[i] == first] for first in sorted(set(limb.values()))]
+    return [next((i for i in joints if i in ends), joints[0]) for joints in members]
 
 
 def _spread(states: States, hidden: NDArray[np.bool_]) -> Balls:

@@ -48,6 +48,13 @@ def test_names_and_reasons_are_escaped():
     assert "&lt;script&gt;" in text
 
 
+def test_one_reason_of_several_agents_is_said_once():
+    rows = [replace(HIDDEN, name=name, reason="not tracked") for name in ("hand", "wrist")]
+    text = summary_html(replace(SUMMARY, rows=[*rows, replace(HIDDEN, name="foot", reason="silent")]))
+    assert text.count("not tracked") == 1
+    assert text.index("wrist") < text.index("not tracked") < text.index("foot") < text.index("silent")
+
+
 def test_a_long_list_is_cut_and_counted():
     rows = [replace(HIDDEN, name=f"joint_{i}") for i in range(MOST_ROWS + 5)]
     text = summary_html(replace(SUMMARY, rows=rows))
