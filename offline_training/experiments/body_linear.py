@@ -32,7 +32,8 @@ def whole_windows(fit: LinearFit, test: Sequence[Walk]) -> dict[str, dict]:
     """
     out = {}
     for limb, hidden in fit.limbs.items():
-        errors: dict[str, list] = {"linear_path": [complete_walk(walk, fit.path, hidden).errors[::WINDOW_STEP] for walk in test]}
+        completed = [complete_walk(walk, fit.path, hidden).errors[::WINDOW_STEP] for walk in test]
+        errors = {"linear_path": completed}
         for name, ridges in (("ridge_frame", fit.ridge_frame), ("ridge_window", fit.ridge_window)):
             errors[name] = [
                 _ridge_errors(ridges[limb], body_windows(walk, fit.path.template, WINDOW_STEP)) for walk in test

@@ -297,7 +297,8 @@ def estimator_answers(
     if learned and answer.graph is not None and answer.hidden is not None:
         complete = torch.cat([task.states[:, : task.seen, task.frames - 1], answer.hidden[:, :, -1]], 1)
         parts = zip(*(part.split(_chunk(task)) for part in (answer.graph, complete, task.future)), strict=True)
-        answer.onestep = torch.cat([_future(bundle.nri(), graph, now, later, task.seen)[0] for graph, now, later in parts])
+        nri = bundle.nri()
+        answer.onestep = torch.cat([_future(nri, graph, now, later, task.seen)[0] for graph, now, later in parts])
     else:  # a baseline goes on at constant velocity
         answer.onestep = answer.openloop.clone()
         now = task.states[:, : task.seen, task.frames - 1 : -1]
