@@ -10,6 +10,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def whole_windows(fit: LinearFit, test: Sequence[Walk]) -> dict[str, dict]:
     out = {}
     for limb, hidden in fit.limbs.items():
         completed = [complete_walk(walk, fit.path, hidden).errors[::WINDOW_STEP] for walk in test]
-        errors = {"linear_path": completed}
+        errors: dict[str, list[Any]] = {"linear_path": completed}
         for name, ridges in (("ridge_frame", fit.ridge_frame), ("ridge_window", fit.ridge_window)):
             errors[name] = [
                 _ridge_errors(ridges[limb], body_windows(walk, fit.path.template, WINDOW_STEP)) for walk in test
