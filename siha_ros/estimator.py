@@ -19,19 +19,21 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from siha_ros.baselines import ConstantVelocity
-from siha_ros.model.bundle import Bundle, load_bundle
-from siha_ros.model.dynamics import Evidence, edge_log_odds, graph_of, smooth
+from siha_ros.model.bundle import Bundle, BundleError, load_bundle
+from siha_ros.model.dynamics import FAINT, Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.frame import TeamFrame, backward_velocity, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
 from siha_ros.resources import bundle_path
+from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference
 from siha_ros.window.types import Estimate, Forecast, Status, Window
 
 Array = NDArray[np.float64]
 
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
+OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -84,7 +86,8 @@ class _Memory:
     """What a team estimate leaves to the next one: the belief in each edge (log odds of the guiding type ``[A, A]``)
     and, of the n agents that were not seen throughout, their smoothed states ``[n, T, 2 P]`` and the filter's mean
     ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in metres and seconds of the stream's own frame;
-    guessed: newest positions of agents that were never seen."""
+    guessed: newest positions of agents that were never seen. track ``[A, n, P]``: positions at track_times ``[n]``, NaN
+    where not observed: the window's, and those of a little before it."""
 
     time: float
     log_odds: Array
@@ -94,12 +97,14 @@ class _Memory:
     mean: Array
     information: Array
     guessed: dict[str, Array]
+    track_times: Array
+    track: Array
 
 
 @dataclass
 class _Completion:
     """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in
-    :class:`Smoothed`."""
+    :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -107,6 +112,7 @@ class _Completion:
     change: float
     filtered: Tensor
     filtered_information: Tensor
+    guessed: NDArray[np.bool_]
 
 
 class TeamEstimator:
@@ -125,12 +131,11 @@ class TeamEstimator:
         self.nri = quick_nri(bundle.nri())
         config = bundle.config
         self.dims, self.scale = config.dims, config.scale
-        self.unit = torch.tensor(
-            [config.scale.position] * config.dims + [config.scale.velocity] * config.dims, device=device
-        )
+        self.unit: Array = np.repeat(np.array([config.scale.position, config.scale.velocity]), config.dims)
+        counts = [count for count in range(1, config.max_hidden + 1) if f"hsp_sa_{count}" in bundle.networks]
+        _check(bundle, counts)
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
         self.step_variance = noise["step_variance"]
-        counts = range(1, config.max_hidden + 1)
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
             count: Refinement(
@@ -141,7 +146,7 @@ class TeamEstimator:
             )
             for count in counts
         }
-        self.fallback = ConstantVelocity()
+        self.fallback = ConstantVelocity(horizon=config.horizon)
 
     def warm_up(self) -> None:
         """Complete made-up windows: each number of hidden agents, absent and lost half-way."""
@@ -155,21 +160,19 @@ class TeamEstimator:
         """See :class:`Estimator`. A window that the bundle was not made for is continued at constant velocity, and the
         reason says why."""
         began = time.perf_counter()
+        memory = _recall(window, previous)
         unfit = self._unfit(window)
         if unfit:
-            return self._extrapolate(window, unfit, began)
+            return self._extrapolate(window, unfit, memory, began)
         throughout = window.observed.all(1)
         order = np.concatenate([np.flatnonzero(throughout), np.flatnonzero(~throughout)])
         missing = order[throughout.sum() :]
-        seen = self._tensor(window.positions[throughout])
+        seen = self._exact(window.positions[throughout])
         frame = team_frame(seen, window.dt) if self.bundle.config.frame == "team" else still_frame(seen, window.dt)
-        outside = self._outside(seen, frame)
+        outside = self._outside(window, frame)
         if outside:
-            return self._extrapolate(window, outside, began)
+            return self._extrapolate(window, outside, memory, began)
 
-        memory = None
-        if previous is not None and previous.names == window.names and isinstance(previous.internal, _Memory):
-            memory = previous.internal
         visible = self._states(window, order[: len(order) - len(missing)], frame)
         if len(missing):
             done = self._complete(window, order, missing, frame, visible, memory)
@@ -183,11 +186,12 @@ class TeamEstimator:
                 0.0,
                 nothing.new_zeros(1, len(window.times), 0),
                 nothing.new_zeros(1, len(window.times), 0, 0),
+                np.zeros(0, dtype=bool),
             )
         states = torch.cat([visible, done.hidden], 1)
         graph = graph_of(done.log_odds)
         ahead = self.nri.forecast(states[:, :, -1], graph, self.bundle.config.horizon)
-        return self._answer(window, order, missing, frame, states, ahead, graph, done, began)
+        return self._answer(window, order, missing, frame, states, ahead, graph, done, memory, began)
 
     # what the bundle was made for
 
@@ -206,22 +210,25 @@ class TeamEstimator:
         if throughout < FEWEST_SEEN:
             return f"only {throughout} agents seen in the whole window"
         if int((~window.observed.any(1)).sum()) not in (0, *self.refinements):
-            return "more agents absent from the window than the bundle knows"
+            return "agents absent from the window in a number that the bundle does not know"
+        if config.velocity == "measured" and not np.isfinite(window.velocities[window.observed]).all():
+            return "velocities are not measured, and the bundle needs them"
         return ""
 
-    def _outside(self, seen: Tensor, frame: TeamFrame) -> str:
+    def _outside(self, window: Window, frame: TeamFrame) -> str:
         ranges = self.bundle.config.ranges
-        positions = seen - frame.at(torch.arange(1 - seen.shape[1], 1, device=self.device))
-        extent = float(positions.norm(dim=-1).max())
-        speed = float(backward_velocity(positions, frame.dt).norm(dim=-1).max())
+        positions = self._exact(window.positions) - self._origins(window, frame)
+        extent = float(positions.norm(dim=-1).nan_to_num().max())
+        speed = float(backward_velocity(positions, frame.dt).norm(dim=-1).nan_to_num().max())
         if extent > ranges.extent:
             return f"an agent is {extent:.1f} m from the team's centre, training saw up to {ranges.extent:.1f} m"
         if speed > ranges.speed:
             return f"an agent moves at {speed:.1f} m/s within the team, training saw up to {ranges.speed:.1f} m/s"
         return ""
 
-    def _extrapolate(self, window: Window, why: str, began: float) -> Estimate:
+    def _extrapolate(self, window: Window, why: str, memory: _Memory | None, began: float) -> Estimate:
         estimate = self.fallback.estimate(window)
+        estimate.internal = memory  # for the time when the window is one of the bundle's again
         estimate.reason = ["" if seen else f"extrapolated: {why}" for seen in window.observed[:, -1]]
         self._deviate(estimate, window, ["constant_velocity"] * len(window.names))
         estimate.ms = (time.perf_counter() - began) * 1e3
@@ -240,7 +247,7 @@ class TeamEstimator:
     ) -> _Completion:
         """Trajectories of the agents ``missing`` in some frame, and the belief in every edge. Tensors are ordered
         visible first."""
-        count, frames = len(missing), len(window.times)
+        count, frames, seen_throughout = len(missing), len(window.times), visible.shape[1]
         seen = self._states(window, missing, frame)
         start, known = self._start(window, missing, frame, seen, memory)
         fresh = memory is None or not known.all()
@@ -254,35 +261,48 @@ class TeamEstimator:
         if not known.any():
             return self._guess(window, order, missing, frame, visible, memory)
         odds = believe(start) if memory is None else self._tensor(memory.log_odds[np.ix_(order, order)])[None]
-        if refinement is None:  # more gaps than HSP knows agents: the dynamics alone
-            guess, variance = start, torch.full_like(self.step_variance, torch.inf)
-        else:
-            if not known.all():
-                first = refinement.hsp_sa(visible)
-                start = torch.where(
-                    self._tensor(known).bool()[None, :, None, None], start, take_slots(first, align(first, start))
-                )
+        unknown = int((~known).sum())
+        variance = torch.full((count, self.unit.size), torch.inf, device=self.device)
+        if unknown:  # the paper's first guess; of more gaps than it knows agents, it takes the known ones as seen
+            absent = count if refinement is not None else unknown
+            context = visible if refinement is not None else torch.cat([visible, start[:, known]], 1)
+            first = self.refinements[absent].hsp_sa(context)
+            if refinement is not None:
+                first = take_slots(first, align(first, start))[:, ~known]
+            else:
+                variance[self._tensor(~known).bool()] = self.guess_variance[absent] * frames
+            start = start.clone()
+            start[:, ~known] = first
+        guess = start
+        if refinement is not None:
             guess = refinement.hsp_sg(visible, torch.sigmoid(odds))
-            guess, variance = take_slots(guess, align(guess, start)), self.guess_variance[count] * frames
+            guess = take_slots(guess, align(guess, start))
+            variance = (self.guess_variance[count] * frames).expand(count, -1)
         arrival, information = self._arrival(window, missing, frame, start, memory)
-        velocity_copied = seen.clone()
-        velocity_copied[:, :, 0, self.dims :] = torch.nan
+        first_velocity = self._first_velocity(window, order[:seen_throughout], frame, memory)
+        moving, shown = visible, seen.clone()
+        if first_velocity is not None:
+            moving = visible.clone()
+            moving[0, :, 0, self.dims :] = first_velocity
+        if self.bundle.config.velocity == "backward_difference":
+            shown[:, :, 0, self.dims :] = torch.nan
         evidence = Evidence(
-            seen=velocity_copied,
+            seen=shown,
             guess=guess,
-            guess_variance=variance.expand(1, count, frames, -1),
+            guess_variance=variance[None, :, None].expand(1, count, frames, -1),
             arrival=arrival,
             arrival_information=information,
             step_variance=self.step_variance,
+            first_step=first_velocity is not None,
         )
         hidden, change = start, 0.0
         rounds = self.evidence_rounds if fresh else 1
         for _ in range(rounds):
-            smoothed = smooth(self.nri.decoder, visible, hidden, graph_of(odds), evidence, iterations=2 if fresh else 1)
+            smoothed = smooth(self.nri.decoder, moving, hidden, graph_of(odds), evidence, iterations=2 if fresh else 1)
             change = float((smoothed.hidden - hidden)[..., : self.dims].abs().max()) * self.scale.position
             hidden = torch.where(seen.isfinite(), seen, smoothed.hidden)
             odds = believe(hidden)
-        return _Completion(hidden, odds, rounds, change, smoothed.filtered, smoothed.filtered_information)
+        return _Completion(hidden, odds, rounds, change, smoothed.filtered, smoothed.filtered_information, ~known)
 
     def _guess(
         self,
@@ -315,6 +335,7 @@ class TeamEstimator:
             refined.change,
             nothing.new_zeros(1, len(window.times), 0),
             nothing.new_zeros(1, len(window.times), 0, 0),
+            np.ones(len(missing), dtype=bool),
         )
 
     def _start(
@@ -327,7 +348,9 @@ class TeamEstimator:
             for row, agent in enumerate(missing):
                 if window.names[agent] in memory.names:
                     told = memory.states[memory.names.index(window.names[agent])]
-                    within = (window.times >= memory.times[0]) & (window.times <= memory.times[-1])
+                    within = (window.times >= memory.times[0] - STAMP_TOLERANCE) & (
+                        window.times <= memory.times[-1] + STAMP_TOLERANCE
+                    )
                     past = np.stack([np.interp(window.times, memory.times, column) for column in told.T], -1)
                     past = self._normalise(past, window, frame)
                     gap = np.isnan(states[row]) & within[:, None]
@@ -340,16 +363,17 @@ class TeamEstimator:
     ) -> tuple[Tensor | None, Tensor | None]:
         """What the memory knows of the first frame: mean ``[1, n 2 P]`` and information, between its two frames around
         that time."""
-        if memory is None or not memory.names or not memory.times[0] <= window.times[0] < memory.times[-1]:
+        if memory is None or not memory.times[0] - STAMP_TOLERANCE <= window.times[0] < memory.times[-1]:
             return None, None
-        after = int(np.searchsorted(memory.times, window.times[0], "right"))
-        share = (window.times[0] - memory.times[after - 1]) / (memory.times[after] - memory.times[after - 1])
         there = [row for row, agent in enumerate(missing) if window.names[agent] in memory.names]
+        if not there:
+            return None, None
+        after = max(1, int(np.searchsorted(memory.times, window.times[0], "right")))
+        share = (window.times[0] - memory.times[after - 1]) / (memory.times[after] - memory.times[after - 1])
         here = [memory.names.index(window.names[missing[row]]) for row in there]
         size, features = len(missing), 2 * self.dims
         information = np.zeros((size, features, size, features))
         weighted = np.zeros((size, features))
-        unit = self.unit.cpu().double().numpy()
         for index, weight in ((after - 1, 1 - share), (after, share)):
             ahead = window.times[0] - memory.times[index]
             mean = memory.mean[index].copy()
@@ -357,16 +381,34 @@ class TeamEstimator:
             mean = self._normalise(mean[:, None], window, frame, first_only=True)[:, 0]
             # agents that the window does not miss any more are left out by marginalising over them
             full = memory.information[index].reshape(len(memory.names) * features, -1)
-            covariance = np.linalg.inv(full + 1e-9 * np.eye(len(full))).reshape(memory.information[index].shape)
+            covariance = np.linalg.inv(full + FAINT * np.eye(len(full))).reshape(memory.information[index].shape)
             kept = np.linalg.inv(
                 covariance[np.ix_(here, range(features), here, range(features))].reshape(len(here) * features, -1)
             )
-            part = kept.reshape(len(here), features, len(here), features) * weight * unit[:, None, None] * unit
+            kept = kept.reshape(len(here), features, len(here), features)
+            part = kept * weight * self.unit[:, None, None] * self.unit
             information[np.ix_(there, range(features), there, range(features))] += part
             weighted[there] += np.einsum("afbg,bg->af", part, mean[here])
         flat = information.reshape(size * features, -1)
-        mean = np.linalg.solve(flat + 1e-9 * np.eye(len(flat)), weighted.ravel())
+        mean = np.linalg.solve(flat + FAINT * np.eye(len(flat)), weighted.ravel())
         return self._tensor(mean)[None], torch.from_numpy(flat)[None].to(self.device)
+
+    def _first_velocity(
+        self, window: Window, visible: NDArray[np.intp], frame: TeamFrame, memory: _Memory | None
+    ) -> Tensor | None:
+        """Normalised velocities ``[V, P]`` of the agents ``visible`` in the first frame, by where they were a step
+        before it; None where that is not known."""
+        if self.bundle.config.velocity == "measured":
+            return self._states(window, visible, frame)[0, :, 0, self.dims :]
+        before = window.times[0] - window.dt
+        if memory is None or not memory.track_times[0] - STAMP_TOLERANCE <= before <= memory.track_times[-1]:
+            return None
+        rows = memory.track[visible].transpose(0, 2, 1).reshape(-1, len(memory.track_times))
+        positions = np.reshape([np.interp(before, memory.track_times, row) for row in rows], (len(visible), self.dims))
+        if not np.isfinite(positions).all():
+            return None
+        velocities = (window.positions[visible, 0] - positions) / window.dt - frame.velocity.cpu().numpy()
+        return self._tensor(velocities / self.scale.velocity)
 
     # belief in edges
 
@@ -387,35 +429,39 @@ class TeamEstimator:
     def _tensor(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).to(self.device)
 
+    def _exact(self, values: Array) -> Tensor:
+        """Metres of the stream: float32 would round them to millimetres a few kilometres from its origin."""
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64)).to(self.device)
+
+    def _origins(self, window: Window, frame: TeamFrame) -> Tensor:
+        """Origin of the frame ``[T, P]`` (m) at the window's times."""
+        return frame.at(torch.arange(1 - len(window.times), 1, device=self.device))
+
     def _states(self, window: Window, rows: NDArray[np.intp], frame: TeamFrame) -> Tensor:
         """Normalised states ``[1, n, T, 2 P]``, NaN where not observed (velocities also where the frame before was
         not)."""
-        positions = self._tensor(window.positions[rows]) - frame.at(
-            torch.arange(1 - len(window.times), 1, device=self.device)
-        )
+        positions = self._exact(window.positions[rows]) - self._origins(window, frame)
         if self.bundle.config.velocity == "measured":
-            velocities = self._tensor(window.velocities[rows]) - frame.velocity
+            velocities = self._exact(window.velocities[rows]) - frame.velocity
         else:
             velocities = backward_velocity(positions, window.dt)
-        return self.scale.features(positions, velocities)[None]
+        return self.scale.features(positions, velocities).float()[None]
 
     def _origin(self, window: Window, frame: TeamFrame, steps: NDArray[np.int64]) -> Array:
         """Origin of the frame and its velocity as a state ``[F, 2 P]`` (m, m/s) at steps from the newest frame."""
-        origin = frame.at(torch.from_numpy(steps).to(self.device)).cpu().double().numpy()
-        return np.concatenate([origin, np.broadcast_to(frame.velocity.cpu().double().numpy(), origin.shape)], -1)
+        origin = frame.at(torch.from_numpy(steps).to(self.device)).cpu().numpy()
+        return np.concatenate([origin, np.broadcast_to(frame.velocity.cpu().numpy(), origin.shape)], -1)
 
     def _normalise(self, states: Array, window: Window, frame: TeamFrame, first_only: bool = False) -> Array:
         """States ``[..., T, 2 P]`` in metres of the stream to normalised ones in the frame; first_only: they are all of
         the first frame."""
         steps = np.arange(1 - len(window.times), 1)[: 1 if first_only else None]
-        result: Array = (states - self._origin(window, frame, steps)) / self.unit.cpu().double().numpy()
+        result: Array = (states - self._origin(window, frame, steps)) / self.unit
         return result
 
     def _metres(self, states: Tensor, window: Window, frame: TeamFrame, steps: NDArray[np.int64]) -> Array:
         """Inverse of :meth:`_normalise` for tensors ``[..., F, 2 P]`` at steps from the newest frame."""
-        result: Array = states.cpu().double().numpy() * self.unit.cpu().double().numpy() + self._origin(
-            window, frame, steps
-        )
+        result: Array = states.cpu().double().numpy() * self.unit + self._origin(window, frame, steps)
         return result
 
     def _answer(
@@ -428,19 +474,21 @@ class TeamEstimator:
         ahead: Tensor,
         graph: Tensor,
         done: _Completion,
+        memory: _Memory | None,
         began: float,
     ) -> Estimate:
         back = np.argsort(order)
         past_steps, future_steps = np.arange(1 - len(window.times), 1), np.arange(1, ahead.shape[2] + 1)
         past = self._metres(states[0], window, frame, past_steps)
         future = self._metres(ahead[0], window, frame, future_steps)[back]
-        features, unit = 2 * self.dims, self.unit.cpu().double().numpy()
+        features = 2 * self.dims
         tracked = list(missing) if done.filtered.shape[-1] else []
         information = done.filtered_information[0].cpu().double().numpy()
         information = information.reshape(len(past_steps), len(tracked), features, len(tracked), features) / (
-            unit[:, None, None] * unit
+            self.unit[:, None, None] * self.unit
         )
         filtered = done.filtered[0].unflatten(-1, (len(tracked), features)).transpose(0, 1)
+        track_times, track = _track(window, memory)
         memory = _Memory(
             time=float(window.times[-1]),
             log_odds=done.log_odds[0].cpu().double().numpy()[np.ix_(back, back)],
@@ -452,16 +500,29 @@ class TeamEstimator:
             guessed={window.names[agent]: past[back[agent], -1, : self.dims] for agent in missing}
             if not tracked
             else {},
+            track_times=track_times,
+            track=track,
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
         agents, steps = len(order), len(future_steps)
-        never_seen = ~np.isfinite(window.last_seen)
+        velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
+        guessed = np.zeros(agents, dtype=bool)
+        guessed[missing] = done.guessed
+        never = ~(np.isfinite(window.last_seen) | window.observed.any(1))
+        reason = [
+            "never seen: which agent is where is a guess"
+            if never[agent]
+            else "not seen in the window: placed by what the others do"
+            if guessed[agent]
+            else ""
+            for agent in range(agents)
+        ]
         estimate = Estimate(
             names=window.names,
             times=window.times,
             positions=positions,
-            velocities=past[..., self.dims :],
+            velocities=velocities,
             covariance=np.zeros((agents, len(past_steps), self.dims, self.dims)),
             position_95=np.zeros((agents, len(past_steps))),
             observed=window.observed,
@@ -475,10 +536,10 @@ class TeamEstimator:
             rounds=done.rounds,
             change=done.change,
             ms=0.0,
-            reason=["never seen: which agent is where is a guess" if never else "" for never in never_seen],
+            reason=reason,
             internal=memory,
         )
-        self._deviate(estimate, window, ["hsp" if never else "siha" for never in never_seen])
+        self._deviate(estimate, window, ["hsp" if why else "siha" for why in reason])
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -496,6 +557,59 @@ class TeamEstimator:
         estimate.position_95 = radius
         later, _ = errors["forecast"].at(estimate.forecast.times - window.times[-1])
         estimate.forecast.covariance = (width[:, -1:, None, None] ** 2 + later[None, :, None, None] ** 2) * eye
+
+
+def _check(bundle: Bundle, counts: list[int]) -> None:
+    """Raises BundleError, in one line, where a bundle does not hold what a team needs for hidden agents of these
+    numbers."""
+    config, features = bundle.config, 2 * bundle.config.dims
+    if config.max_hidden not in counts:
+        raise BundleError(f"{bundle.path}: module hsp_sa_{config.max_hidden} is missing, for max_hidden agents")
+    nri = bundle.nri().config
+    shapes = {(nri.frames, nri.features)}
+    for name in (f"hsp_{kind}_{count}" for kind in ("sa", "sg") for count in counts):
+        predictor = bundle.predictor(name).config
+        shapes.add((predictor.frames, predictor.features))
+    if shapes != {(config.window, features)}:
+        raise BundleError(f"{bundle.path}: modules are not of {config.window} frames and {features} features")
+    noise = bundle.arrays.get("noise", {})
+    for name in ("step_variance", *(f"guess_variance_{count}" for count in counts)):
+        if name not in noise or noise[name].shape != (features,) or not bool((noise[name] > 0).all()):
+            raise BundleError(f"{bundle.path}: noise.safetensors: {name}: expected {features} variances above 0")
+    for table in ("siha", "hsp", "constant_velocity", "forecast"):
+        if table not in config.errors:
+            raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")
+
+
+def _recall(window: Window, previous: Estimate | None) -> _Memory | None:
+    """What the estimate before left, if its window reaches into this one and shows the same agents where both saw
+    them."""
+    if previous is None or not isinstance(previous.internal, _Memory) or previous.names != window.names:
+        return None
+    memory = previous.internal
+    if memory.track.shape[-1] != window.positions.shape[-1]:
+        return None
+    if not window.times[0] <= memory.time <= window.times[-1] + STAMP_TOLERANCE:
+        return None
+    shared = window.times <= memory.time + STAMP_TOLERANCE
+    apart = [
+        np.abs(np.interp(window.times[shared], memory.track_times, before) - now)
+        for agent, positions in zip(memory.track, window.positions[:, shared], strict=True)
+        for before, now in zip(agent.T, positions.T, strict=True)
+    ]
+    largest = np.nan_to_num(apart).reshape(len(window.names), -1).max(1)
+    return None if np.median(largest) > OTHER_STREAM else memory
+
+
+def _track(window: Window, memory: _Memory | None) -> tuple[Array, Array]:
+    """Times ``[n]`` and positions ``[A, n, P]`` of the window and of up to two steps before it."""
+    if memory is None:
+        return window.times, window.positions
+    before = (memory.track_times < window.times[0] - STAMP_TOLERANCE) & (
+        memory.track_times > window.times[0] - 2.5 * window.dt
+    )
+    times = np.concatenate([memory.track_times[before], window.times])
+    return times, np.concatenate([memory.track[:, before], window.positions], 1)
 
 
 def fill_gaps(states: Array, step: float) -> Array:
@@ -535,6 +649,7 @@ def _made_up_window(agents: int, frames: int, dims: int, dt: float, hidden: int,
     times: Array = np.arange(frames) * np.float64(dt)
     angle = np.linspace(0, 2 * np.pi, agents, endpoint=False)[:, None] + 0.1 * times
     positions = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)][:dims], -1)
+    velocities = backward_difference(positions, dt)
     observed = np.ones((agents, frames), dtype=bool)
     observed[agents - hidden :, lost_at:] = False
     positions[~observed] = np.nan
@@ -544,7 +659,7 @@ def _made_up_window(agents: int, frames: int, dims: int, dt: float, hidden: int,
         names=[f"agent_{index}" for index in range(agents)],
         times=times,
         positions=positions,
-        velocities=np.full_like(positions, np.nan),
+        velocities=velocities,
         observed=observed,
         confidence=observed.astype(np.float32),
         status=np.where(observed[:, -1], Status.VISIBLE, Status.HIDDEN).astype(np.int8),

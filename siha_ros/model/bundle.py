@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import shutil
+import sys
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import safetensors.torch
 import torch
 import yaml
@@ -29,6 +29,8 @@ from siha_ros.model.nri import NRI, NRIConfig
 
 FORMAT = 1
 LARGEST_FILE = 64 * 1024 * 1024
+LARGEST_YAML = 1024 * 1024
+LARGEST_SIZE = 10_000  # of any number in a module's hyper-parameters that is a count
 
 
 class BundleError(ValueError):
@@ -47,6 +49,13 @@ class Ranges:
     rate: list[float]
     speed: float
     extent: float
+
+    def __post_init__(self) -> None:
+        for name, pair in (("agents", self.agents), ("rate", self.rate)):
+            if len(pair) != 2 or not 0 < pair[0] <= pair[1]:
+                raise ValueError(f"{name}: expected the lowest and the highest, above 0")
+        if self.speed <= 0 or self.extent <= 0:
+            raise ValueError("speed and extent must be above 0")
 
 
 @dataclass
@@ -144,7 +153,8 @@ class BundleConfig:
         checks = [
             (self.dims in (2, 3), "dims", "2 or 3"),
             (0 < self.dt < 10, "dt", "between 0 and 10 s"),
-            (2 <= self.window <= 10_000 and 0 <= self.horizon <= 10_000, "window", "2 to 10000 frames"),
+            (2 <= self.window <= 10_000, "window", "2 to 10000 frames"),
+            (1 <= self.horizon <= 10_000, "horizon", "1 to 10000 frames"),
             (2 <= self.count <= 1000, "count", "2 to 1000 agents"),
             (self.frame in ("world", "team", "body"), "frame", "world, team or body"),
             (self.velocity in ("measured", "backward_difference"), "velocity", "measured or backward_difference"),
@@ -174,15 +184,17 @@ class Bundle:
     arrays: dict[str, dict[str, Tensor]]
 
     def nri(self) -> NRI:
-        """The interaction model."""
-        network = self.networks["nri"]
-        assert isinstance(network, NRI)
+        """The interaction model. Raises :class:`BundleError` where there is none."""
+        network = self.networks.get("nri")
+        if not isinstance(network, NRI):
+            raise BundleError(f"{self.path / 'bundle.yaml'}: modules: expected nri of kind nri")
         return network
 
     def predictor(self, name: str) -> HiddenStatePredictor:
-        """A hidden-state predictor by name, such as ``hsp_sa_2``."""
-        network = self.networks[name]
-        assert isinstance(network, HiddenStatePredictor)
+        """A hidden-state predictor by name, such as ``hsp_sa_2``. Raises :class:`BundleError` where there is none."""
+        network = self.networks.get(name)
+        if not isinstance(network, HiddenStatePredictor):
+            raise BundleError(f"{self.path / 'bundle.yaml'}: modules: expected {name} of kind hsp")
         return network
 
 
@@ -195,31 +207,40 @@ def save_bundle(
     """Write a bundle folder; ``config.modules`` is filled in. Weights are stored in half precision, computed with in
     float32.
 
-    The folder appears complete or not at all.
+    The folder appears complete or not at all; one of that name is replaced at the very end. Raises
+    :class:`BundleError` where a number is not finite, or none in half precision.
     """
-    beside = path.with_name(path.name + ".part")
+    beside, old = (path.with_name(f"{path.name}.{end}") for end in ("part", "old"))
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
-    config.modules = {}
-    for name, network in networks.items():
-        kind = "nri" if isinstance(network, NRI) else "hsp"
-        tensors = {
-            key: value.half() if value.is_floating_point() else value for key, value in network.state_dict().items()
-        }
-        if any(not bool(torch.isfinite(value).all()) for value in tensors.values()):
-            raise BundleError(f"{path.name}: {name} holds numbers that half precision cannot hold")
-        config.modules[name] = _write_tensors(beside, name, kind, dataclasses.asdict(network.config), tensors)
-    for name, tensors in (arrays or {}).items():
-        config.modules[name] = _write_tensors(beside, name, "arrays", {}, tensors)
-    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=150)
-    (beside / "bundle.yaml").write_text(text)
-    shutil.rmtree(path, ignore_errors=True)
+    try:
+        config.modules = {}
+        for name, network in networks.items():
+            kind = "nri" if isinstance(network, NRI) else "hsp"
+            tensors = {
+                key: value.half() if value.is_floating_point() else value for key, value in network.state_dict().items()
+            }
+            config.modules[name] = _write_tensors(beside, name, kind, dataclasses.asdict(network.config), tensors)
+        for name, tensors in (arrays or {}).items():
+            config.modules[name] = _write_tensors(beside, name, "arrays", {}, tensors)
+        text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=150)
+        (beside / "bundle.yaml").write_text(text, encoding="utf-8")
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+    if path.exists():
+        path.rename(old)
     beside.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_tensors(
     folder: Path, name: str, kind: str, config: dict[str, Any], tensors: dict[str, Tensor]
 ) -> ModuleEntry:
+    for key, value in tensors.items():
+        if not bool(torch.isfinite(value).all()):
+            raise BundleError(f"{folder.stem}: {name}: {key} holds numbers that are not finite, or none as stored")
     content = safetensors.torch.save({key: value.contiguous() for key, value in tensors.items()})
     (folder / f"{name}.safetensors").write_bytes(content)
     return ModuleEntry(kind, config, hashlib.sha256(content).hexdigest())
@@ -232,22 +253,14 @@ def load_bundle(path: str | Path) -> Bundle:
     networks: dict[str, nn.Module] = {}
     arrays: dict[str, dict[str, Tensor]] = {}
     for name, entry in config.modules.items():
+        if not name.isidentifier():
+            raise BundleError(f"{path / 'bundle.yaml'}: modules: {name!r:.60} is no name of a file")
         file = path / f"{name}.safetensors"
         tensors = _read_tensors(file, entry.sha256)
         if entry.kind == "arrays":
             arrays[name] = tensors
             continue
-        where = f"{path / 'bundle.yaml'}: modules.{name}.config"
-        network: nn.Module
-        if entry.kind == "nri":
-            network = NRI(_read(NRIConfig, entry.config, where))
-        elif entry.kind == "hsp":
-            network = HiddenStatePredictor(_read(HSPConfig, entry.config, where))
-        else:
-            raise BundleError(
-                f"{path / 'bundle.yaml'}: modules.{name}.kind is {entry.kind!r}, expected nri, hsp or arrays"
-            )
-        _fill(network, tensors, file)
+        network = _build(entry, f"{path / 'bundle.yaml'}: modules.{name}", tensors, file)
         networks[name] = network.eval().requires_grad_(False)
     return Bundle(path, config, networks, arrays)
 
@@ -256,10 +269,14 @@ def load_config(path: Path) -> BundleConfig:
     """Read and check ``bundle.yaml`` alone. Raises :class:`BundleError`."""
     file = path / "bundle.yaml"
     try:
+        if file.stat().st_size > LARGEST_YAML:
+            raise BundleError(f"{file}: over {LARGEST_YAML} bytes, no bundle.yaml is that large")
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BundleError(f"{file}: no such file, expected a bundle folder") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except BundleError:
+        raise
+    except Exception as error:  # whatever a damaged file makes of the parser: it raises more than YAMLError
         raise BundleError(f"{file}: cannot be read as YAML ({_one_line(error)})") from None
     if not isinstance(content, dict) or "format" not in content:
         raise BundleError(f"{file}: no bundle, expected a mapping with the key format")
@@ -281,23 +298,54 @@ def _read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
     if hashlib.sha256(content).hexdigest() != sha256:
         raise BundleError(f"{file}: damaged or exchanged, its SHA-256 is not the one in bundle.yaml")
     try:
-        return safetensors.torch.load(content)
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        tensors = safetensors.torch.load(content)
+        finite = {key: bool(torch.isfinite(value.float()).all()) for key, value in tensors.items()}
+    except Exception as error:  # the library raises several kinds
         raise BundleError(f"{file}: no safetensors file ({_one_line(error)})") from None
-
-
-def _fill(network: nn.Module, tensors: dict[str, Tensor], file: Path) -> None:
-    own = network.state_dict()
-    for key in own.keys() - tensors.keys():
-        raise BundleError(f"{file}: tensor {key} is missing")
-    for key, value in tensors.items():
-        if key not in own:
-            raise BundleError(f"{file}: tensor {key} is unknown to the module that bundle.yaml describes")
-        if value.shape != own[key].shape:
-            raise BundleError(f"{file}: tensor {key} has shape {tuple(value.shape)}, expected {tuple(own[key].shape)}")
-        if not bool(torch.isfinite(value).all()):
+    for key, fine in finite.items():
+        if not fine:
             raise BundleError(f"{file}: tensor {key} is not finite")
-    network.load_state_dict({key: value.to(own[key].dtype) for key, value in tensors.items()})
+    return tensors
+
+
+def _build(entry: ModuleEntry, where: str, tensors: dict[str, Tensor], file: Path) -> nn.Module:
+    """The network that an entry describes, filled with tensors. Nothing is allocated before they are known to fit."""
+    kinds: dict[str, tuple[Any, Callable[..., nn.Module]]] = {
+        "nri": (NRIConfig, NRI),
+        "hsp": (HSPConfig, HiddenStatePredictor),
+    }
+    if entry.kind not in kinds:
+        raise BundleError(f"{where}.kind is {entry.kind!r:.60}, expected nri, hsp or arrays")
+    described, network_of = kinds[entry.kind]
+    config = _read(described, entry.config, f"{where}.config")
+    for key, value in vars(config).items():
+        if type(value) is int and not 0 <= value <= LARGEST_SIZE:
+            raise BundleError(f"{where}.config: {key} is {value}, expected 0 to {LARGEST_SIZE}")
+    try:
+        with torch.device("meta"):
+            expected = network_of(config).state_dict()
+        _compare(expected, tensors, file)
+        network = network_of(config)
+    except BundleError:
+        raise
+    except Exception as error:  # sizes that no layer can have
+        raise BundleError(f"{where}.config: describes no network ({_one_line(error)})") from None
+    network.load_state_dict({key: value.to(expected[key].dtype) for key, value in tensors.items()})
+    return network
+
+
+def _compare(expected: dict[str, Tensor], tensors: dict[str, Tensor], file: Path) -> None:
+    for key in expected:
+        if key not in tensors:
+            raise BundleError(f"{file}: tensor {key} is missing")
+    for key, value in tensors.items():
+        if key not in expected:
+            raise BundleError(f"{file}: tensor {key!r:.60} is unknown to the module that bundle.yaml describes")
+        like = expected[key]
+        if value.shape != like.shape:
+            raise BundleError(f"{file}: tensor {key} has shape {tuple(value.shape)}, expected {tuple(like.shape)}")
+        if value.is_floating_point() != like.is_floating_point():
+            raise BundleError(f"{file}: tensor {key} holds {value.dtype}, expected numbers like {like.dtype}")
 
 
 def _one_line(error: Exception) -> str:
@@ -314,8 +362,8 @@ def _read(kind: Any, content: Any, where: str) -> Any:
         required = {f.name for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING}
         for key in content:
             if key not in hints:
-                raise BundleError(f"{where}: unknown key {key!r}")
-        for key in required - content.keys():
+                raise BundleError(f"{where}: unknown key {key!r:.60}")
+        for key in sorted(required - content.keys()):
             raise BundleError(f"{where}: key {key!r} is missing")
         values = {key: _read(hints[key], value, f"{where}: {key}") for key, value in content.items()}
         try:
@@ -336,8 +384,8 @@ def _read(kind: Any, content: Any, where: str) -> Any:
             for key, item in content.items()
         }
     if kind is float and isinstance(content, int | float) and not isinstance(content, bool):
-        if not math.isfinite(content):
-            raise BundleError(f"{where}: {content} is not finite")
+        if not abs(content) <= sys.float_info.max:
+            raise BundleError(f"{where}: {content!r:.60} is not finite")
         return float(content)
     if origin is None and isinstance(content, kind) and (kind is bool or not isinstance(content, bool)):
         return content

@@ -26,8 +26,9 @@ from siha_ros.model.edges import incoming_to_matrix, matrix_to_incoming
 from siha_ros.model.nri import NRI, Decoder, PairLinear
 from siha_ros.model.refinement import GUIDING_TYPE
 
-SEEN_DEVIATION = 1e-3  # of a seen state, normalised
+SEEN_DEVIATION = 1e-4  # of a seen state, normalised: 0.4 mm, what resampling leaves
 LARGEST_LOG_ODDS = 12.0
+FAINT = 1e-6  # information that keeps what nothing is known of where it is: a deviation of 1000, normalised
 EDGE_CAUTION = 5.0  # the decoder's errors are not independent from step to step: evidence counts for a fifth
 EDGE_PRIOR = 4.0  # information of an edge weight before any evidence: a deviation of 1/2
 
@@ -39,7 +40,8 @@ class Evidence:
     seen ``[B, H, T, D]``: states observed, NaN where not. guess ``[B, H, T, D]`` and guess_variance ``[B, H, T, D]``:
     of HSP (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse
     covariance): of the first frame, or None. step_variance ``[D]``: of one step of the decoder, for hidden agents (Q)
-    and seen ones (R).
+    and seen ones (R). first_step: whether the seen agents' velocities in the first frame are their own; where they are
+    copies of the second ones, their first step says nothing.
     """
 
     seen: Tensor
@@ -48,6 +50,7 @@ class Evidence:
     arrival: Tensor | None
     arrival_information: Tensor | None
     step_variance: Tensor
+    first_step: bool = False
 
 
 @dataclass
@@ -155,7 +158,8 @@ def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance
     spread = torch.linalg.inv(information)
     now = edges[:, 0, ..., GUIDING_TYPE].double()
     mean = now + (spread @ (weighted @ surprise)).squeeze(-1)
-    odds = incoming_to_matrix(((mean - 0.5) / spread.diagonal(dim1=-2, dim2=-1)).unsqueeze(-1)).squeeze(-1)
+    odds = (mean - 0.5) / spread.diagonal(dim1=-2, dim2=-1) - EDGE_PRIOR * (now - 0.5)  # what is new in it
+    odds = incoming_to_matrix(odds.unsqueeze(-1)).squeeze(-1)
     return (odds + odds.transpose(1, 2) if tied else odds).to(states.dtype)
 
 
@@ -195,10 +199,10 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     weighted = observe * precision_seen[:, None]
     information = torch.zeros(batch, frames, size, size, dtype=torch.double, device=hidden.device)
     information[:, :-1] = weighted.transpose(2, 3) @ observe
-    information[:, 0] = 0  # the first velocity of a window is a copy of the second: its step says nothing
     vector = torch.zeros(batch, frames, size, dtype=torch.double, device=hidden.device)
     vector[:, :-1] = (weighted.transpose(2, 3) @ surprise.unsqueeze(-1)).squeeze(-1)
-    vector[:, 0] = 0
+    if not evidence.first_step:
+        information[:, 0], vector[:, 0] = 0, 0
     seen = by_frame(evidence.seen)
     mask = seen.isfinite() / SEEN_DEVIATION**2
     trust = 1 / by_frame(evidence.guess_variance)
@@ -214,7 +218,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     if evidence.arrival is not None and evidence.arrival_information is not None:
         before = evidence.arrival_information.double()
         before_vector = (before @ (evidence.arrival.double() - point[:, 0]).unsqueeze(-1)).squeeze(-1)
-    tiny = 1e-9 * torch.eye(size, dtype=torch.double, device=hidden.device)
+    faint = FAINT * torch.eye(size, dtype=torch.double, device=hidden.device)
     for t in range(frames):
         arrived.append(before)
         arrived_vector.append(before_vector)
@@ -222,7 +226,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
         if t + 1 == frames:
             break
         pulled = move[:, t].transpose(1, 2) * precision_step
-        inverse = torch.linalg.inv(now + pulled @ move[:, t] + tiny)
+        inverse = torch.linalg.inv(now + pulled @ move[:, t] + faint)
         gain = inverse @ pulled
         mean = (inverse @ now_vector.unsqueeze(-1)).squeeze(-1) - (gain @ drift[:, t].unsqueeze(-1)).squeeze(-1)
         before = step - pulled.transpose(1, 2) @ gain
@@ -232,7 +236,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
         gains.append(gain)
         means.append(mean)
         spreads.append(inverse)
-    covariance = torch.linalg.inv(now + tiny)
+    covariance = torch.linalg.inv(now + faint)
     change = (covariance @ now_vector.unsqueeze(-1)).squeeze(-1)
     changes, covariances = [change], [covariance]
     for gain, mean, spread in zip(reversed(gains), reversed(means), reversed(spreads), strict=True):
@@ -242,7 +246,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
         covariances.append(covariance)
     moved = point + torch.stack(changes[::-1], 1)
     filtered_information = torch.stack(arrived, 1)
-    filtered = point + torch.linalg.solve(filtered_information + tiny, torch.stack(arrived_vector, 1))
+    filtered = point + torch.linalg.solve(filtered_information + faint, torch.stack(arrived_vector, 1))
     residual = (surprise[:, 1:].square() * precision_seen).mean((1, 2))
     return Smoothed(
         hidden=moved.unflatten(2, (agents, features)).transpose(1, 2).to(hidden.dtype),
