@@ -34,7 +34,8 @@ find_python() {
     for candidate in ${PYTHON:-python3 /usr/bin/python3 python3.13 python3.12 python3.11 python3.10}; do
         found=$(version "$candidate") || continue
         fits "$found" "$candidate" || continue
-        "$candidate" -c 'import sys; print(sys._base_executable)'  # not that of an active virtual environment, which may be ours
+        # Its real place: not that of an active virtual environment, which may be ours.
+        "$candidate" -c 'import os, sys; print(os.path.realpath(sys._base_executable))'
         return
     done
     if [ -n "${PYTHON:-}" ]; then
