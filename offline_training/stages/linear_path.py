@@ -29,9 +29,12 @@ LONG_ROWS, SHORT_ROWS = 560, 480  # rank of the second moments that is kept
 EVIDENCE_STEP = 3  # frames between the moments that the carry remembers
 EVIDENCE_FRAMES = 90  # how far back it remembers
 PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
+PENALTY_SLACK = 1.02  # of all penalties whose validation error is so near the best, the largest is taken
 RIDGE_PENALTIES = tuple(10.0**power for power in np.arange(-4, 1.5, 0.5))
 WINDOW_LAGS = ((0,), (0, 12), (0, 12, 24), (0, 12, 24, 48))
 CARRY_AGES = (1, 3, 8, 17, 30, 45, 66, 90)  # frames since a loss at which the carry is fitted
+LATE_FRAMES, CARRY_GAIN = 45, 0.02
+NO_VARIANCE = 1e-9
 KERNEL_START = (0.1, 0.9, 2.0, 1.5, 0.2, 0.15, 0.03, 2e-3)
 
 
@@ -243,27 +246,49 @@ def episodes(completions: Sequence[Completion], since: Sequence[int], every: int
 
 
 def fit_carry(training: Sequence[Episodes], dt: float, evaluations: int = 250) -> ResidualCarry:
-    """The kernel with the smallest mean joint error over the episodes, relative to the regression alone at the same
-    age.
+    """The kernel with the smallest mean joint error over the episodes.
+
+    Errors count relative to those of the regression alone on the same walk: one odd walk must not decide. What stays
+    and what returns with the pose are left out of the kernel where they lower the error of old losses by less than
+    CARRY_GAIN.
     """
+    unit, late = [], []
+    for group in training:
+        alone = np.linalg.norm(group.target, axis=-1).mean(1)
+        of_walk = np.bincount(group.walk, alone) / np.maximum(np.bincount(group.walk), 1)
+        unit.append(of_walk[group.walk])
+        late.append(group.since >= LATE_FRAMES)
 
-    def carry_of(logs: FloatArray) -> ResidualCarry:
-        return ResidualCarry(CarryKernel(*(float(value) for value in np.exp(logs))))
+    def relative(carry: ResidualCarry | None) -> FloatArray:
+        """Mean joint error of every episode in units of its walk's."""
+        parts = []
+        for group, scale in zip(training, unit, strict=True):
+            carried = 0.0 if carry is None else group.carried(carry, dt)
+            parts.append(np.linalg.norm(group.target - carried, axis=-1).mean(1) / scale)
+        return np.concatenate(parts)
 
-    def loss(logs: FloatArray) -> float:
-        if np.abs(logs).max() > 12:
-            return 10.0
-        errors, alone = [], []
-        for group in training:
-            carried = group.carried(carry_of(logs), dt)
-            errors.append(np.linalg.norm(group.target - carried, axis=-1).mean())
-            alone.append(np.linalg.norm(group.target, axis=-1).mean())
-        return float(np.sum(errors) / np.sum(alone))
+    def best(free: NDArray[np.bool_]) -> ResidualCarry:
+        start = np.log(np.where(free, KERNEL_START, NO_VARIANCE))
 
-    start = np.log(KERNEL_START)
-    simplex = start + np.vstack([np.zeros(len(start)), 0.7 * np.eye(len(start))])
-    best = minimize(loss, start, method="Nelder-Mead", options={"maxfev": evaluations, "initial_simplex": simplex})
-    return carry_of(best.x)
+        def carry_of(logs: FloatArray) -> ResidualCarry:
+            every = start.copy()
+            every[free] = logs
+            return ResidualCarry(CarryKernel(*np.exp(every).tolist()))
+
+        def loss(logs: FloatArray) -> float:
+            return 10.0 if np.abs(logs).max() > 12 else float(relative(carry_of(logs)).mean())
+
+        first = start[free]
+        simplex = first + np.vstack([np.zeros(len(first)), 0.7 * np.eye(len(first))])
+        options = {"maxfev": evaluations, "initial_simplex": simplex}
+        return carry_of(minimize(loss, first, method="Nelder-Mead", options=options).x)
+
+    everything = np.ones(len(KERNEL_START), bool)
+    carry = best(everything)
+    old = np.concatenate(late)
+    if old.any() and relative(carry)[old].mean() > (1 - CARRY_GAIN) * relative(None)[old].mean():
+        return best(everything & ~np.isin(np.arange(len(KERNEL_START)), (0, 1)))
+    return carry
 
 
 @dataclass(frozen=True)
@@ -367,15 +392,23 @@ def _choose_penalties(
         everyone = np.ones(path.agents)
         middle = slice(0, SHORT_FRAMES)  # where the short regression has no share yet
         tries = [error(kind, (value * everyone, everyone), middle) for value in PENALTIES]
-        chosen[f"long {kind}"] = PENALTIES[int(np.argmin(tries))]
+        chosen[f"long {kind}"] = _largest_good(tries)
         fixed = chosen[f"long {kind}"] * everyone
         tries = [error(kind, (fixed, value * everyone), slice(-1, None)) for value in PENALTIES]
-        chosen[f"short {kind}"] = PENALTIES[int(np.argmin(tries))]
+        chosen[f"short {kind}"] = _largest_good(tries)
     for name, penalty in (("long", long), ("short", short)):
         penalty[:] = chosen[f"{name} arm"]
         for side in ("left", "right"):
             penalty[indices[f"{side}_leg"]] = chosen[f"{name} leg"]
     return with_penalties(path, long, short), chosen
+
+
+def _largest_good(errors: Sequence[float]) -> float:
+    """Three validation trials cannot tell penalties apart whose errors differ little; trials differ, so caution
+    pays.
+    """
+    good = np.flatnonzero(np.array(errors) <= PENALTY_SLACK * min(errors))
+    return PENALTIES[int(good[-1])]
 
 
 def _write_cache(cache: Path, completions: dict[str, list[Completion]], carries: dict[str, ResidualCarry]) -> None:
