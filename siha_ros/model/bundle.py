@@ -31,6 +31,7 @@ FORMAT = 1
 LARGEST_FILE = 64 * 1024 * 1024
 LARGEST_YAML = 1024 * 1024
 LARGEST_SIZE = 10_000  # of any number in a module's hyper-parameters that is a count
+LARGEST_LAYER = 16_000_000  # weights of one layer
 
 
 class BundleError(ValueError):
@@ -78,10 +79,14 @@ class ErrorTable:
         if min(self.half_width) < 0 or min(self.radius) < 0:
             raise ValueError("half_width and radius must not be negative")
 
-    def at(self, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Half-widths and radii (m) at times since loss (s); beyond the table the last entry, which is the largest
-        known."""
-        return np.interp(seconds, self.seconds, self.half_width), np.interp(seconds, self.seconds, self.radius)
+    def at(self, seconds: np.ndarray, growing: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Half-widths and radii (m) at times since loss (s). Beyond the table the last entry, which is the largest
+        known, or, where errors are known to be growing, more in proportion to time. Infinite: the last entry."""
+        beyond: np.ndarray | float = 1.0
+        if growing:
+            beyond = np.maximum(np.where(np.isfinite(seconds), seconds, 0.0) / max(self.seconds[-1], 1e-9), 1.0)
+        width = np.interp(seconds, self.seconds, self.half_width)
+        return width * beyond, np.interp(seconds, self.seconds, self.radius) * beyond
 
 
 @dataclass
@@ -309,7 +314,7 @@ def _read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
 
 
 def _build(entry: ModuleEntry, where: str, tensors: dict[str, Tensor], file: Path) -> nn.Module:
-    """The network that an entry describes, filled with tensors. Nothing is allocated before they are known to fit."""
+    """The network that an entry describes, filled with tensors."""
     kinds: dict[str, tuple[Any, Callable[..., nn.Module]]] = {
         "nri": (NRIConfig, NRI),
         "hsp": (HSPConfig, HiddenStatePredictor),
@@ -321,11 +326,16 @@ def _build(entry: ModuleEntry, where: str, tensors: dict[str, Tensor], file: Pat
     for key, value in vars(config).items():
         if type(value) is int and not 0 <= value <= LARGEST_SIZE:
             raise BundleError(f"{where}.config: {key} is {value}, expected 0 to {LARGEST_SIZE}")
+    width = max(value for key, value in vars(config).items() if key.endswith("width"))
+    inputs = max(
+        2 * config.frames * config.features, 8 * width, getattr(config, "identities", 0), getattr(config, "hidden", 0)
+    )
+    if inputs * width > LARGEST_LAYER:
+        raise BundleError(f"{where}.config: describes layers of over {LARGEST_LAYER} weights, no bundle has such")
     try:
-        with torch.device("meta"):
-            expected = network_of(config).state_dict()
-        _compare(expected, tensors, file)
         network = network_of(config)
+        expected = network.state_dict()
+        _compare(expected, tensors, file)
     except BundleError:
         raise
     except Exception as error:  # sizes that no layer can have
