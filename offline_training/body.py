@@ -31,7 +31,7 @@ from offline_training.stages.linear_path import Completion, LinearFit, complete_
 from offline_training.stages.logs import plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
-from siha_ros.body_estimator import SHARE, UNSEEN
+from siha_ros.body_estimator import SHARE, TWO, UNSEEN
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, save_bundle
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
@@ -300,7 +300,7 @@ def measure_errors(
         both = np.concatenate([fit.limbs[limb] for limb in pair])
         errors = np.concatenate([complete_walk(walk, fit.path, both).errors for walk in fit.validation])
         for row, joint in enumerate(both):
-            name = f"{fit.names[joint]}_two"
+            name = f"{fit.names[joint]}_{TWO}"
             table = error_table(*_flat(errors[:, row]), TABLE_SECONDS[:1])
             if name not in tables or table.radius[0] > tables[name].radius[0]:
                 tables[name] = table

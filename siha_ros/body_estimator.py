@@ -40,6 +40,7 @@ FALLBACK_GROWTH = 0.5  # m/s by which the deviation grows of what is carried alo
 FALLBACK_SECONDS = 1e6  # for ever: at constant velocity a foot would be off by a metre after a second
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
+TWO = "two"  # and when a second limb is hidden too
 SHARE = "share"  # array of how much of the predictors' refinement is used, by time since loss
 
 
@@ -391,10 +392,16 @@ class BodyEstimator:
         """
         errors = self.bundle.config.errors
         width, radius = np.empty_like(since), np.empty_like(since)
+        gone = [limb for limb, joints in self.limbs.items() if not observed[joints].all()]
         for row, name in enumerate(self.names):
-            width[row], radius[row] = errors[name].at(since[row])
-            if np.isinf(since[row]).all():
-                width[row], radius[row] = errors[f"{name}_{UNSEEN}"].at(np.zeros_like(since[row]))
+            unseen = errors[f"{name}_{UNSEEN}"]
+            width[row], radius[row] = (unseen if np.isinf(since[row]).all() else errors[name]).at(since[row])
+            if (
+                len(gone) > 1 and f"{name}_{TWO}" in errors
+            ):  # less is left to tell from: as much worse as it was measured
+                two = errors[f"{name}_{TWO}"]
+                width[row] *= max(1.0, two.half_width[0] / unseen.half_width[0])
+                radius[row] *= max(1.0, two.radius[0] / unseen.radius[0])
         width[observed], radius[observed] = OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION
         return width, radius
 

@@ -90,7 +90,9 @@ def bundle():
         for key, tensor in fit_limb_ridge(body, body[:50], hidden, CORE, lags, (1e-6,), DT)[0].tensors().items()
     }
     table = ErrorTable([0.05, 1.0], [0.01, 0.02], [0.02, 0.05])
-    errors = {f"{name}{end}": table for name in NAMES for end in ("", "_unseen", "_two")} | {"forecast": table}
+    twice = ErrorTable([0.05], [0.02], [0.06])
+    errors = {f"{name}{end}": table for name in NAMES for end in ("", "_unseen")} | {"forecast": table}
+    errors |= {f"{name}_two": twice for name in NAMES}
     hsp = HSPConfig(FRAMES, 6, hidden=2, width=16, identities=len(NAMES))
     config = BundleConfig(
         format=1, name="body", system="body", purpose="test", count=len(NAMES), agent_names=NAMES, limbs=LIMBS, dims=3,
@@ -255,6 +257,16 @@ def test_deviations_are_those_of_the_tables(estimator):
     assert estimate.position_95[hand, 0] < 0.01
     ahead = np.sqrt(np.diagonal(estimate.forecast.covariance[0, -1]))
     assert (ahead > np.interp(HORIZON * DT, [0.05, 1.0], [0.01, 0.02])).all()
+
+
+def test_deviations_grow_when_a_second_limb_is_hidden(estimator):
+    positions = walk(60, 109)
+    one = estimator.estimate(window(positions, 40, lost_at=38))
+    two = estimator.estimate(window(positions, 40, lost_at=38, lost=("lelbow", "lhand", "lfoot")))
+    hand = NAMES.index("lhand")
+    np.testing.assert_allclose(two.covariance[hand, -1], 4 * one.covariance[hand, -1])  # 0.02 m for 0.01 m
+    assert two.position_95[hand, -1] == pytest.approx(3 * one.position_95[hand, -1])
+    assert two.position_95[0, -1] == one.position_95[0, -1]
 
 
 def test_warm_up_runs_every_limb(estimator):
