@@ -32,7 +32,7 @@ from siha_ros.replay.losses import error_table, error_tables, run_losses
 AGENTS, FEATURES = 7, 4
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
     "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
-    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 4000, "hsp_sg": 2000},
+    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 4000, "hsp_sg": 1900},
 }
 CHUNK = 250  # windows that are looked at together
 
