@@ -257,15 +257,16 @@ def measure_share(fit: LinearFit, networks: BodyNetworks, unit: Scale, checks: d
         share = [0.0]
         for before, after in zip(SHARE_SECONDS[:-2], SHARE_SECONDS[2:], strict=True):
             chosen = (seconds > before) & (seconds <= after)
-            share.append(_best_share(left[chosen], new[chosen]))
+            share.append(best_share(left[chosen], new[chosen]))
         errors = np.concatenate([done.errors for done in completions]).astype(np.float64)
-        share.append(_best_share(errors, np.concatenate(added)))
+        share.append(best_share(errors, np.concatenate(added)))
         rows.append([SHARE_SECONDS, share])
         print(f"{limb}: share of the refinement {[round(value, 2) for value in share]}", flush=True)
     return torch.tensor(rows, dtype=torch.float32)
 
 
-def _best_share(left: FloatArray, new: FloatArray) -> float:
+def best_share(left: FloatArray, new: FloatArray) -> float:
+    """The share of ``new`` that leaves the least of ``left``, between 0 and 1; arrays of one shape."""
     return float(np.clip((left * new).sum() / max(np.square(new).sum(), 1e-12), 0.0, 1.0))
 
 
