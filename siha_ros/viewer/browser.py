@@ -8,7 +8,7 @@ import io
 import socket
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import viser
@@ -99,7 +99,6 @@ class BrowserView:
             shadow_opacity=0.18,
         )
         self._agents = _BallLayer(scene, "/siha/agents")
-        self._spread = _BallLayer(scene, "/siha/spread", opacity=0.16, shadow=False)
         self._ghosts = _BallLayer(scene, "/siha/truth", opacity=0.35, shadow=False)
         self._bones = _TubeLayer(scene, "/siha/bones")
         self._ghost_bones = _TubeLayer(scene, "/siha/truth_bones", opacity=0.3, shadow=False)
@@ -109,6 +108,8 @@ class BrowserView:
         self._misses = _LineLayer(scene, "/siha/misses", thickness=1.5)
         self._bands_seen = _BandLayer(scene, "/siha/bands_seen", VISIBLE, opacity=0.14)
         self._bands_hidden = _BandLayer(scene, "/siha/bands_hidden", HIDDEN, opacity=0.2)
+        # Only the far inner side, so that what is inside shines through whatever the order of drawing.
+        self._spread = _BallLayer(scene, "/siha/spread", opacity=0.16, shadow=False, side="back")
         self._labels: dict[str, viser.LabelHandle] = {}
 
     def _build_panel(self) -> None:
@@ -281,9 +282,17 @@ def _silenced() -> contextlib.redirect_stdout[io.StringIO]:
 class _BallLayer:
     """Any number of balls as instances of one mesh."""
 
-    def __init__(self, scene: viser.SceneApi, name: str, opacity: float | None = None, shadow: bool = True) -> None:
+    def __init__(
+        self,
+        scene: viser.SceneApi,
+        name: str,
+        opacity: float | None = None,
+        shadow: bool = True,
+        side: Literal["front", "back"] = "front",
+    ) -> None:
         vertices, faces = _unit_ball()
         self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow, each_opacity=False)
+        self._handle.side = side
 
     def draw(self, balls: Balls) -> None:
         identity = np.tile([1.0, 0.0, 0.0, 0.0], (len(balls.radii), 1))
