@@ -53,7 +53,7 @@ def test_row_15_best_effort_and_reliable_publishers_are_heard_and_an_incompatibl
     node = start(qos_overrides={"/g0/pose": {"subscription": {"reliability": "best_effort"}}})
     all_seen(node, robots.names)
     strict = start(qos_overrides={"/g0/pose": {"subscription": {"reliability": "reliable"}}}, wait=False)
-    wait_until(lambda: strict.lines("/g0/pose"), 5.0, "the incompatible topic is named")
+    wait_until(lambda: strict.lines("/g0/pose"), 20.0, "the incompatible topic is named")
     assert "RELIABILITY" in strict.lines("/g0/pose")[0]
 
 
