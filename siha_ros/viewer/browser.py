@@ -189,7 +189,7 @@ class BrowserView:
 
     def _camera(self, scene: Scene) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         target = scene.centre + self._root.position
-        distance = 1.05 * scene.extent / np.tan(FIELD_OF_VIEW / 2)
+        distance = 0.9 * scene.extent / np.tan(FIELD_OF_VIEW / 2)
         return target + distance * VIEW_DIRECTION, target
 
     def _draw(self, scene: Scene) -> None:
@@ -417,7 +417,7 @@ def _set_instances(
             handle.batched_opacities = opacities.astype(np.float32)
 
 
-def _unit_ball(rings: int = 12, sectors: int = 20) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _unit_ball(rings: int = 16, sectors: int = 24) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A ball of radius 1: vertices [V, 3], triangles [F, 3]."""
     polar = np.linspace(0, np.pi, rings + 1)[:, None]
     around = np.linspace(0, 2 * np.pi, sectors, endpoint=False)[None, :]
