@@ -37,7 +37,7 @@ setup(
         "rosbags>=0.10",
     ],
     extras_require={
-        "viewer": ["viser>=1.0"],
+        "viewer": ["viser>=1.1"],
         "onnx": ["onnxruntime>=1.20", "onnx>=1.17", "onnxscript>=0.3"],
         "test": ["pytest>=7.4", "ruff>=0.6", "mypy>=1.11", "types-PyYAML"],
     },
