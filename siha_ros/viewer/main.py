@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _view(options, arguments[ros_start:], stop)
     except ModuleNotFoundError as error:
-        hint = "pip install viser" if error.name == "viser" else "source ROS 2 and this package's install folder"
+        hint = "pip install 'viser>=1.1'" if error.name == "viser" else "source ROS 2 and this package's install folder"
         print(f"siha view: {error}; {hint}", file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:
