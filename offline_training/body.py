@@ -27,7 +27,7 @@ from offline_training.stages.limb_predictors import (
     train_limb_hsp_sa,
     train_limb_hsp_sg,
 )
-from offline_training.stages.linear_path import Completion, LinearFit, complete_walk, episodes, fit_linear
+from offline_training.stages.linear_path import Completion, Episodes, LinearFit, complete_walk, episodes, fit_linear
 from offline_training.stages.logs import plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
@@ -73,8 +73,15 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
     training = gather(plain, fit.completions, fit.limbs, fit.path.template, fit.names, unit, fit.dt)
     validation = gather(fit.validation, checks, fit.limbs, fit.path.template, fit.names, unit, fit.dt, step=6)
     networks = train_networks(training, validation, limbs, work, scale=scale, seed=seed)
-    share = measure_share(fit, networks, unit, checks)
-    errors = measure_errors(fit, networks, unit, checks, share)
+    added = {
+        limb: [
+            added_by_networks(fit, networks, unit, walk, done, limb)
+            for walk, done in zip(fit.validation, checks[limb], strict=True)
+        ]
+        for limb in fit.limbs
+    }
+    share = measure_share(fit, checks, added)
+    errors = measure_errors(fit, checks, added, share) | {"forecast": forecast_errors(fit, networks, unit)}
     rows = stage_rows(work)
     plot_curves(work)
     test = walks(trials, TEST)
@@ -239,27 +246,23 @@ def added_by_networks(
     return added
 
 
-def measure_share(fit: LinearFit, networks: BodyNetworks, unit: Scale, checks: dict[str, list[Completion]]) -> Tensor:
+def measure_share(fit: LinearFit, checks: dict[str, list[Completion]], added: dict[str, list[FloatArray]]) -> Tensor:
     """How much of what the networks add lowers the validation error most (least squares, 0 to 1), by time since loss.
 
     ``[limbs, 2, n]``: seconds, share. At the loss it is 0, so that nothing jumps.
     """
     rows = []
     for limb, completions in checks.items():
-        added = [
-            added_by_networks(fit, networks, unit, walk, done, limb)
-            for walk, done in zip(fit.validation, completions, strict=True)
-        ]
         lost = episodes(completions, AGES, 6, fit.dt)
         left = lost.target - lost.carried(fit.carries[limb], fit.dt)
-        new = np.stack([added[walk][window][:, -1] for walk, window in zip(lost.walk, lost.window, strict=True)])
+        new = _newest(added[limb], lost)
         seconds = lost.since.astype(np.float64) * fit.dt
         share = [0.0]
         for before, after in zip(SHARE_SECONDS[:-2], SHARE_SECONDS[2:], strict=True):
             chosen = (seconds > before) & (seconds <= after)
             share.append(best_share(left[chosen], new[chosen]))
         errors = np.concatenate([done.errors for done in completions]).astype(np.float64)
-        share.append(best_share(errors, np.concatenate(added)))
+        share.append(best_share(errors, np.concatenate(added[limb])))
         rows.append([SHARE_SECONDS, share])
         print(f"{limb}: share of the refinement {[round(value, 2) for value in share]}", flush=True)
     return torch.tensor(rows, dtype=torch.float32)
@@ -271,25 +274,20 @@ def best_share(left: FloatArray, new: FloatArray) -> float:
 
 
 def measure_errors(
-    fit: LinearFit, networks: BodyNetworks, unit: Scale, checks: dict[str, list[Completion]], share: Tensor
+    fit: LinearFit, checks: dict[str, list[Completion]], added: dict[str, list[FloatArray]], share: Tensor
 ) -> dict[str, ErrorTable]:
     """Error tables from validation walks: of each joint by time since its loss (NAME), never seen (NAME_unseen), with
-    another limb hidden too (NAME_two), and of the forecast."""
+    another limb hidden too (NAME_two)."""
     tables: dict[str, ErrorTable] = {}
     for number, (limb, completions) in enumerate(checks.items()):
         hidden = fit.limbs[limb]
-        added = [
-            added_by_networks(fit, networks, unit, walk, done, limb)
-            for walk, done in zip(fit.validation, completions, strict=True)
-        ]
         lost = episodes(completions, AGES, 2, fit.dt)
-        new = np.stack([added[walk][window][:, -1] for walk, window in zip(lost.walk, lost.window, strict=True)])
+        new = _newest(added[limb], lost)
         seconds = lost.since.astype(np.float64) * fit.dt
         weight = np.interp(seconds, *share[number].double().numpy())[:, None, None]
         left = lost.target - lost.carried(fit.carries[limb], fit.dt) - weight * new
-        never = np.concatenate([done.errors for done in completions]) - float(share[number, 1, -1]) * np.concatenate(
-            added
-        )
+        never = np.concatenate([done.errors for done in completions])
+        never = never - float(share[number, 1, -1]) * np.concatenate(added[limb])
         for row, joint in enumerate(hidden):
             tables[fit.names[joint]] = error_table(seconds, left[:, row], TABLE_SECONDS)
             tables[f"{fit.names[joint]}_{UNSEEN}"] = error_table(*_flat(never[:, row]), TABLE_SECONDS[:1])
@@ -305,8 +303,12 @@ def measure_errors(
             table = error_table(*_flat(errors[:, row]), TABLE_SECONDS[:1])
             if name not in tables or table.radius[0] > tables[name].radius[0]:
                 tables[name] = table
-    tables["forecast"] = forecast_errors(fit, networks, unit)
     return tables
+
+
+def _newest(arrays: list[FloatArray], lost: Episodes) -> FloatArray:
+    """Of arrays [N, H, T, 3] of walks the newest frames [E, H, 3] that episodes look at."""
+    return np.stack([arrays[walk][window][:, -1] for walk, window in zip(lost.walk, lost.window, strict=True)])
 
 
 def _flat(errors: NDArray) -> tuple[FloatArray, FloatArray]:
