@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
 OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
+BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -132,6 +133,8 @@ class TeamEstimator:
         config = bundle.config
         self.dims, self.scale = config.dims, config.scale
         self.unit: Array = np.repeat(np.array([config.scale.position, config.scale.velocity]), config.dims)
+        ranges = config.ranges
+        self.reach: Array = np.repeat(np.float64([ranges.extent, ranges.speed]), config.dims) / self.unit
         counts = [count for count in range(1, config.max_hidden + 1) if f"hsp_sa_{count}" in bundle.networks]
         _check(bundle, counts)
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
@@ -176,6 +179,9 @@ class TeamEstimator:
         visible = self._states(window, order[: len(order) - len(missing)], frame)
         if len(missing):
             done = self._complete(window, order, missing, frame, visible, memory)
+            farthest = float(done.hidden[..., : self.dims].norm(dim=-1).max()) * self.scale.position
+            if not farthest <= BELIEVABLE * self.bundle.config.ranges.extent:
+                return self._extrapolate(window, "what explains the others is out of the world", None, began)
         else:
             odds = self._believe(edge_log_odds(self.nri, visible, self.step_variance), window, order, memory)
             nothing = visible[:, :0]
@@ -253,39 +259,39 @@ class TeamEstimator:
         fresh = memory is None or not known.all()
         refinement = self.refinements.get(count)
 
-        def believe(hidden: Tensor) -> Tensor:
-            return self._believe(
-                edge_log_odds(self.nri, torch.cat([visible, hidden], 1), self.step_variance), window, order, memory
-            )
+        def believe(hidden: Tensor, steps: Tensor | None = None) -> Tensor:
+            states = torch.cat([visible, hidden], 1)
+            return self._believe(edge_log_odds(self.nri, states, self.step_variance, steps), window, order, memory)
 
         if not known.any():
             return self._guess(window, order, missing, frame, visible, memory)
-        odds = believe(start) if memory is None else self._tensor(memory.log_odds[np.ix_(order, order)])[None]
+        if memory is None:  # the steps between frames in which all are seen: what fills the gaps knows no springs
+            complete = window.observed.all(0)
+            odds = believe(start, self._tensor(complete[1:-1] & complete[2:]))
+        else:
+            odds = self._tensor(memory.log_odds[np.ix_(order, order)])[None]
         unknown = int((~known).sum())
-        variance = torch.full((count, self.unit.size), torch.inf, device=self.device)
+        guess, variance = torch.zeros_like(start), self._tensor(self.reach**2 * frames).repeat(count, 1)
         if unknown:  # the paper's first guess; of more gaps than it knows agents, it takes the known ones as seen
             absent = count if refinement is not None else unknown
             context = visible if refinement is not None else torch.cat([visible, start[:, known]], 1)
             first = self.refinements[absent].hsp_sa(context)
             if refinement is not None:
                 first = take_slots(first, align(first, start))[:, ~known]
-            else:
-                variance[self._tensor(~known).bool()] = self.guess_variance[absent] * frames
             start = start.clone()
-            start[:, ~known] = first
-        guess = start
+            start[:, ~known] = guess[:, ~known] = first
+            variance[self._tensor(~known).bool()] = self.guess_variance[absent] * frames
         if refinement is not None:
             guess = refinement.hsp_sg(visible, torch.sigmoid(odds))
             guess = take_slots(guess, align(guess, start))
             variance = (self.guess_variance[count] * frames).expand(count, -1)
         arrival, information = self._arrival(window, missing, frame, start, memory)
-        first_velocity = self._first_velocity(window, order[:seen_throughout], frame, memory)
-        moving, shown = visible, seen.clone()
-        if first_velocity is not None:
-            moving = visible.clone()
-            moving[0, :, 0, self.dims :] = first_velocity
-        if self.bundle.config.velocity == "backward_difference":
-            shown[:, :, 0, self.dims :] = torch.nan
+        moving, shown, own = visible.clone(), seen.clone(), self._first_velocities(window, order, frame, memory)
+        shown[0, :, 0, self.dims :] = own[seen_throughout:]
+        own = own[:seen_throughout]
+        first_step = bool(own.isfinite().all())
+        if first_step:
+            moving[0, :, 0, self.dims :] = own
         evidence = Evidence(
             seen=shown,
             guess=guess,
@@ -293,7 +299,7 @@ class TeamEstimator:
             arrival=arrival,
             arrival_information=information,
             step_variance=self.step_variance,
-            first_step=first_velocity is not None,
+            first_step=first_step,
         )
         hidden, change = start, 0.0
         rounds = self.evidence_rounds if fresh else 1
@@ -393,21 +399,19 @@ class TeamEstimator:
         mean = np.linalg.solve(flat + FAINT * np.eye(len(flat)), weighted.ravel())
         return self._tensor(mean)[None], torch.from_numpy(flat)[None].to(self.device)
 
-    def _first_velocity(
-        self, window: Window, visible: NDArray[np.intp], frame: TeamFrame, memory: _Memory | None
-    ) -> Tensor | None:
-        """Normalised velocities ``[V, P]`` of the agents ``visible`` in the first frame, by where they were a step
-        before it; None where that is not known."""
+    def _first_velocities(
+        self, window: Window, order: NDArray[np.intp], frame: TeamFrame, memory: _Memory | None
+    ) -> Tensor:
+        """Normalised velocities ``[A, P]`` in the first frame, by where the agents were a step before it; NaN where
+        that is not known."""
         if self.bundle.config.velocity == "measured":
-            return self._states(window, visible, frame)[0, :, 0, self.dims :]
+            return self._states(window, order, frame)[0, :, 0, self.dims :]
         before = window.times[0] - window.dt
         if memory is None or not memory.track_times[0] - STAMP_TOLERANCE <= before <= memory.track_times[-1]:
-            return None
-        rows = memory.track[visible].transpose(0, 2, 1).reshape(-1, len(memory.track_times))
-        positions = np.reshape([np.interp(before, memory.track_times, row) for row in rows], (len(visible), self.dims))
-        if not np.isfinite(positions).all():
-            return None
-        velocities = (window.positions[visible, 0] - positions) / window.dt - frame.velocity.cpu().numpy()
+            return torch.full((len(order), self.dims), torch.nan, device=self.device)
+        rows = memory.track[order].transpose(0, 2, 1).reshape(-1, len(memory.track_times))
+        positions = np.reshape([np.interp(before, memory.track_times, row) for row in rows], (len(order), self.dims))
+        velocities = (window.positions[order, 0] - positions) / window.dt - frame.velocity.cpu().numpy()
         return self._tensor(velocities / self.scale.velocity)
 
     # belief in edges
@@ -550,7 +554,7 @@ class TeamEstimator:
         width, radius = (np.empty_like(since) for _ in range(2))
         for table in set(tables):
             rows = [row for row, name in enumerate(tables) if name == table]
-            width[rows], radius[rows] = errors[table].at(since[rows])
+            width[rows], radius[rows] = errors[table].at(since[rows], growing=table == "constant_velocity")
         width[window.observed], radius[window.observed] = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
         eye = np.eye(self.dims)
         estimate.covariance = width[..., None, None] ** 2 * eye

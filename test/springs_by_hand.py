@@ -67,9 +67,9 @@ def simulate(positions, velocities, edges, frames):
     return np.stack(x, 1), np.stack(v, 1)
 
 
-def harmonic(positions, velocities, edges, times):
+def harmonic(positions, velocities, edges, times, spring=SPRING):
     """f8[A, len(times), P] positions (m) of the same springs in continuous time, by their modes. Symmetric edges."""
-    stiffness = SPRING * (np.diag(edges.sum(0)) - edges.astype(float))
+    stiffness = spring * (np.diag(edges.sum(0)) - edges.astype(float))
     squared, modes = np.linalg.eigh(stiffness)
     rate = np.sqrt(np.maximum(squared, 0))[:, None]
     phase = rate * np.asarray(times)

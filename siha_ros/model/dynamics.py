@@ -121,14 +121,16 @@ def _map(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance: Tensor, tied: bool) -> Tensor:
+def edge_evidence(
+    decoder: Decoder, states: Tensor, graph: Tensor, step_variance: Tensor, tied: bool, steps: Tensor | None = None
+) -> Tensor:
     """Log odds ``[B, A, A]`` that the steps of each receiver give to a guiding edge from each sender, beside what the
     encoder says.
 
     The decoder sums messages weighted by their edges, so the weights w of a receiver's edges that explain its steps
     best are a small least squares problem about ``graph [B, A, A, K]``: N(mean, spread^2) for each w, and log N(1) -
     log N(0) = (mean - 1/2) / spread^2. states ``[B, A, T, D]``; tied: both directions of a pair are one edge and their
-    evidence adds up.
+    evidence adds up. steps ``[T - 2]``: weights of the steps from frame 1 on, all 1 by default.
     """
     agents, features = states.shape[1], states.shape[3]
     x = states[:, :, 1:-1].transpose(1, 2)  # the first velocity of a window is a copy of the second
@@ -148,9 +150,11 @@ def edge_evidence(decoder: Decoder, states: Tensor, graph: Tensor, step_variance
     slope = _map(slope * (outer > 0).unsqueeze(-2), decoder.update3.weight)  # [B, T - 2, A, A - 1, D]
     surprise = states[:, :, 2:].transpose(1, 2) - x - decoder.update3(torch.relu(outer))
 
-    weight = 1 / step_variance.double()
+    weight = (1 / step_variance.double()).repeat(states.shape[2] - 2)
+    if steps is not None:
+        weight = weight * steps.repeat_interleave(features)
     slope = slope.double().permute(0, 2, 3, 1, 4).flatten(3)  # [B, A, A - 1, (T - 2) D]
-    weighted = slope * weight.repeat(states.shape[2] - 2)
+    weighted = slope * weight
     surprise = surprise.double().transpose(1, 2).flatten(2).unsqueeze(-1)
     information = weighted @ slope.transpose(2, 3) + EDGE_PRIOR * torch.eye(
         agents - 1, dtype=torch.double, device=states.device
@@ -258,13 +262,13 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
 
 
 @torch.no_grad()
-def edge_log_odds(nri: NRI, states: Tensor, step_variance: Tensor) -> Tensor:
+def edge_log_odds(nri: NRI, states: Tensor, step_variance: Tensor, steps: Tensor | None = None) -> Tensor:
     """Log odds ``[B, A, A]`` of a guiding edge: the encoder's and, beside it, what the decoder's steps say
     (:func:`edge_evidence`)."""
     logits = nri.encoder(states)
     odds = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
     odds = odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
-    evidence = edge_evidence(nri.decoder, states, graph_of(odds), EDGE_CAUTION * step_variance, nri.config.tied)
+    evidence = edge_evidence(nri.decoder, states, graph_of(odds), EDGE_CAUTION * step_variance, nri.config.tied, steps)
     return (odds + evidence).clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
 

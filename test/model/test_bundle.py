@@ -468,6 +468,9 @@ def test_error_table_is_linear_between_its_times_and_held_beyond():
     np.testing.assert_allclose(width, [0.1, 0.1, 0.15, 0.3, 0.6, 0.6, 0.6])
     np.testing.assert_allclose(radius, [0.3, 0.3, 0.4, 1.0, 2.5, 2.5, 2.5])
     assert table.at(np.ones((2, 3)))[0].shape == (2, 3)
+    width, radius = table.at(np.array([0.75, 3.0, 6.0, np.inf]), growing=True)
+    np.testing.assert_allclose(width, [0.15, 0.6, 1.2, 0.6])
+    np.testing.assert_allclose(radius, [0.4, 2.5, 5.0, 2.5])
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,21 @@ def test_steps_that_say_nothing_leave_the_belief_as_it_is(believed):
     assert edge_evidence(decoder(), states(x, v), belief, variance, True).abs().max() < 1e-6
 
 
+def test_steps_of_no_weight_are_not_looked_at():
+    x, v, edges = team(20, seed=6)
+    spoilt = states(x, v)
+    spoilt[:, :, 12:] += 0.3 * torch.randn(1, AGENTS, 8, FEATURES)
+    uniform = graph_of(torch.zeros(1, AGENTS, AGENTS)).double()
+    variance = torch.full((FEATURES,), STEP**2, dtype=torch.float64)
+    steps = (torch.arange(18) < 10).double()  # from frame 1 to 2, and so on to 11
+    odds = edge_evidence(decoder(), spoilt, uniform, variance, False, steps)
+    torch.testing.assert_close(odds, edge_evidence(decoder(), spoilt[:, :, :12], uniform, variance, False))
+    off = ~np.eye(AGENTS, dtype=bool)
+    assert ((odds[0].numpy() > 0) == edges)[off].all()
+    all_steps = edge_evidence(decoder(), spoilt, uniform, variance, False)
+    assert ((all_steps[0].numpy() > 0) != edges)[off].any()
+
+
 def test_tied_edges_add_up_both_directions():
     x, v, _ = team(12, seed=7, symmetric=False)
     variance = torch.full((FEATURES,), 1e-3, dtype=torch.float64)

@@ -1,0 +1,606 @@
+"""The team estimator: mechanics with a small bundle whose dynamics are set by hand, and the shipped one."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from springs_by_hand import DT, SPRING, harmonic, small_bundle_parts
+
+from siha_ros.baselines import ConstantVelocity
+from siha_ros.estimator import (
+    OWN_FRAME_DEVIATION,
+    TeamEstimator,
+    choose_device,
+    fill_gaps,
+    load_estimator,
+    time_since_seen,
+)
+from siha_ros.model.bundle import BundleError, load_bundle, save_bundle
+from siha_ros.replay.windows import window_of
+
+AGENTS = 7
+NAMES = [f"r{agent}" for agent in range(AGENTS)]
+
+
+class Team:
+    """Seven robots on springs whose true positions are known at any time; some are out of sight from time to time."""
+
+    def __init__(self, seed, spring, drift=(0.0, 0.0), origin=(0.0, 0.0)):
+        random = np.random.default_rng(seed)
+        ring = np.roll(np.eye(AGENTS, dtype=bool), 1, 1)
+        chords = np.triu(random.random((AGENTS, AGENTS)) < 0.25, 2)
+        self.edges = ring | ring.T | chords | chords.T
+        self.start, speed = random.normal(0, 1.0, (AGENTS, 2)), random.normal(0, 0.25, (AGENTS, 2))
+        self.speed, self.spring = speed - speed.mean(0), spring
+        self.drift, self.origin = np.array(drift), np.array(origin)
+
+    def at(self, times):
+        """f8[A, n, 2] (m)."""
+        times = np.atleast_1d(times)
+        moved = harmonic(self.start, self.speed, self.edges, times, self.spring)
+        return moved + self.origin + times[:, None] * self.drift
+
+    def window(self, case, newest, lost=(), order=None):
+        """The window that ends at a time; lost: (agent, from, until) in seconds, not seen at from or after."""
+        times = newest + case.dt * np.arange(1 - case.frames, 1)
+        truth = self.at(times)
+        observed = np.ones((AGENTS, case.frames), dtype=bool)
+        last = np.full(AGENTS, newest)
+        for agent, begin, end in lost:
+            observed[agent] &= (times < begin) | (times >= end)
+            if begin <= newest < end:
+                last[agent] = begin - 0.02  # of a stream of 50 Hz
+        if order is None:
+            order = np.arange(AGENTS)
+        where = self.at(last)[np.arange(AGENTS), np.arange(AGENTS)]
+        before = self.at(last - 0.02)[np.arange(AGENTS), np.arange(AGENTS)]
+        known = last[order], where[order], ((where - before) / 0.02)[order]
+        return window_of([NAMES[k] for k in order], times, truth[order], observed[order], None, known)
+
+
+@dataclass
+class Case:
+    estimator: TeamEstimator
+    spring: float
+    exact: bool  # whether the bundle's dynamics are the team's to the last digit
+
+    @property
+    def dt(self):
+        return self.estimator.bundle.config.dt
+
+    @property
+    def frames(self):
+        return self.estimator.bundle.config.window
+
+    def team(self, seed=1, **options):
+        return Team(seed, self.spring, **options)
+
+    def run(self, team, newest, lost=(), previous=None, **options):
+        """Estimates of windows that end at the times ``newest``, each continuing from the one before."""
+        out = []
+        for time in newest:
+            previous = self.estimator.estimate(team.window(self, time, lost, **options), previous)
+            out.append(previous)
+        return out
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundles") / "by_hand"
+    save_bundle(path, *small_bundle_parts())
+    return path
+
+
+@pytest.fixture(scope="module")
+def by_hand(small):
+    return Case(load_estimator(small, "cpu"), SPRING, True)
+
+
+@pytest.fixture(scope="module")
+def shipped(repository):
+    path = repository / "bundles" / "springs_team"
+    if not (path / "bundle.yaml").is_file():
+        pytest.skip("bundles/springs_team is not trained yet")
+    return Case(load_estimator(path, "cpu"), 0.1, False)
+
+
+@pytest.fixture(params=["by_hand", "shipped"])
+def case(request):
+    return request.getfixturevalue(request.param)
+
+
+def assert_sound(estimate, window, horizon):
+    agents, frames, dims = window.positions.shape
+    forecast = estimate.forecast
+    assert estimate.names == window.names and len(estimate.reason) == agents
+    assert estimate.positions.shape == estimate.velocities.shape == (agents, frames, dims)
+    assert estimate.adjacency.shape == (agents, agents, 2)
+    assert forecast.positions.shape == forecast.velocities.shape == (agents, horizon, dims)
+    np.testing.assert_allclose(np.diff(forecast.times, prepend=window.times[-1]), window.dt)
+    np.testing.assert_array_equal(estimate.positions[window.observed], window.positions[window.observed])
+    measured = np.isfinite(window.velocities)
+    np.testing.assert_array_equal(estimate.velocities[measured], window.velocities[measured])
+    arrays = [estimate.positions, estimate.velocities, estimate.covariance, estimate.position_95, estimate.adjacency]
+    arrays += [forecast.positions, forecast.velocities, forecast.covariance, estimate.change, estimate.ms]
+    for array in arrays:
+        assert np.isfinite(array).all()
+    assert (np.linalg.eigvalsh(estimate.covariance) > 0).all() and (estimate.position_95 > 0).all()
+    assert (np.linalg.eigvalsh(forecast.covariance) > 0).all()
+    np.testing.assert_allclose(estimate.adjacency.sum(-1), 1 - np.eye(agents), atol=1e-6)
+    assert (estimate.adjacency >= 0).all()
+
+
+def assert_same(one, other):
+    np.testing.assert_array_equal(one.positions, other.positions)
+    np.testing.assert_array_equal(one.adjacency, other.adjacency)
+    np.testing.assert_array_equal(one.forecast.positions, other.forecast.positions)
+
+
+def off(team, estimate, agents):
+    """Distance (m) of agents from the truth in the newest frame."""
+    return np.linalg.norm(estimate.positions[agents, -1] - team.at(estimate.times[-1])[agents, 0], axis=-1)
+
+
+# what is seen
+
+
+def test_everyone_seen(case):
+    team = case.team()
+    window = team.window(case, 20.0)
+    estimate = case.estimator.estimate(window)
+    assert_sound(estimate, window, case.estimator.bundle.config.horizon)
+    assert estimate.reason == [""] * AGENTS
+    found = estimate.adjacency[..., 1] > 0.5
+    assert (found != team.edges).sum() <= (0 if case.exact else 4)
+    np.testing.assert_allclose(estimate.position_95, 2.45 * OWN_FRAME_DEVIATION)
+    ahead = np.linalg.norm(estimate.forecast.positions - team.at(estimate.forecast.times), axis=-1)
+    assert ahead[:, 0].max() < 0.01 and ahead[:, 7].max() < (0.01 if case.exact else 0.1)
+
+
+def test_observed_states_come_back_as_seen(case):
+    random = np.random.default_rng(3)
+    window = case.team().window(case, 20.0)
+    for agent in (1, 4):
+        window.observed[agent] = random.random(case.frames) < 0.6
+        window.positions[agent, ~window.observed[agent]] = np.nan
+    window.velocities[:] = np.where(window.observed[..., None], 0.123, np.nan)  # measured, and of no use here
+    assert_sound(case.estimator.estimate(window), window, case.estimator.bundle.config.horizon)
+
+
+def broken_window(case, random):
+    """A window of a random team in which about anything may be missing."""
+    window = case.team(int(random.integers(1000))).window(case, 20.0 + case.dt * random.integers(0, 3) / 2)
+    frames = case.frames
+    if random.random() < 0.3:  # one on top of another
+        window.positions[2] = window.positions[5]
+    if random.random() < 0.3:
+        window.positions[random.integers(AGENTS)] = random.normal(0, 1, 2)  # at rest
+    if random.random() < 0.1:
+        window.positions[:] = window.positions[:, :1]  # all of them
+    for agent in random.choice(AGENTS, random.integers(0, 5), replace=False):
+        kind = random.integers(5)
+        mask = window.observed[agent]
+        if kind == 0:
+            mask[:] = False
+        elif kind == 1:
+            mask[random.integers(frames) :] = False
+        elif kind == 2:
+            mask[: random.integers(frames)] = False
+        elif kind == 3:
+            mask[:] = random.random(frames) < random.random()
+        else:
+            mask[:] = False
+            mask[random.integers(frames)] = True
+        if random.random() < 0.5:
+            window.last_seen[agent], window.last_position[agent] = np.nan, np.nan
+            window.last_velocity[agent] = np.nan
+    window.positions[~window.observed] = np.nan
+    return window
+
+
+def test_random_windows_are_completed_and_finite(case):
+    random, previous, completed = np.random.default_rng(11), None, 0
+    for _ in range(40 if case.exact else 12):
+        window = broken_window(case, random)
+        estimate = case.estimator.estimate(window, previous if random.random() < 0.7 else None)
+        assert_sound(estimate, window, case.estimator.bundle.config.horizon)
+        missed = not window.observed.all()
+        extrapolated = any(reason.startswith("extrapolated") for reason in estimate.reason)
+        completed += missed and not extrapolated
+        if missed and not extrapolated:
+            centre = np.nanmean(window.positions, (0, 1))
+            assert np.abs(estimate.positions - centre).max() < 30.0  # finite, and of this world
+        previous = estimate
+    assert completed >= (12 if case.exact else 5)
+
+
+def test_repeated_gaps_do_not_build_up(case):
+    """The same stream, other agents flickering in every window."""
+    random, team, previous = np.random.default_rng(12), case.team(), None
+    for number in range(30 if case.exact else 8):
+        window = team.window(case, 20.0 + number * case.dt / 2)
+        for agent in random.choice(AGENTS, 3, replace=False):
+            window.observed[agent, random.integers(0, case.frames, 3)] = False
+        window.observed[:, -1] = True
+        window.positions[~window.observed] = np.nan
+        previous = case.estimator.estimate(window, previous)
+        assert_sound(previous, window, case.estimator.bundle.config.horizon)
+        error = np.linalg.norm(previous.positions - team.at(window.times), axis=-1)
+        assert error.max() < 0.02
+
+
+# frame and order
+
+
+LOST = [(1, 19.3, 99.0), (4, 19.3, 99.0)]
+TIMES = [19.0, 19.5, 20.0, 20.5]
+
+
+@pytest.mark.parametrize(
+    ("origin", "drift"), [((3.0, -8.0), (0.0, 0.0)), ((0.0, 0.0), (0.7, -0.4)), ((1e4, -2e4), (1.5, 1.0))]
+)
+def test_the_estimate_moves_with_the_stream(case, origin, drift):
+    """To a millimetre, 22 km from the stream's origin too."""
+    still, moving = case.team(), case.team(origin=origin, drift=drift)
+    before, after = case.run(still, TIMES, LOST), case.run(moving, TIMES, LOST)
+    for one, other in zip(before, after, strict=True):
+        shift = np.array(origin) + one.times[:, None] * drift
+        np.testing.assert_allclose(other.positions, one.positions + shift, rtol=0, atol=1e-3)
+        shift = np.array(origin) + one.forecast.times[:, None] * drift
+        np.testing.assert_allclose(other.forecast.positions, one.forecast.positions + shift, rtol=0, atol=2e-3)
+        np.testing.assert_allclose(other.velocities, one.velocities + drift, rtol=0, atol=5e-3)
+        np.testing.assert_allclose(other.adjacency, one.adjacency, rtol=0, atol=1e-2)
+
+
+def test_the_order_of_agents_does_not_matter(case):
+    order = np.array([4, 0, 6, 1, 3, 5, 2])
+    plain, shuffled = case.run(case.team(), TIMES, LOST), case.run(case.team(), TIMES, LOST, order=order)
+    for one, other in zip(plain, shuffled, strict=True):
+        assert other.names == [NAMES[agent] for agent in order]
+        np.testing.assert_allclose(other.positions, one.positions[order], rtol=0, atol=1e-3)
+        np.testing.assert_allclose(other.adjacency, one.adjacency[np.ix_(order, order)], rtol=0, atol=1e-2)
+        np.testing.assert_allclose(other.position_95, one.position_95[order])
+
+
+# lost and found
+
+
+@pytest.mark.parametrize("lost", [[1], [1, 4]])
+def test_a_lost_agent_goes_on_without_a_jump(case, lost):
+    """At twice the grid's rate, from before the loss on: what is said of the newest frame moves as the agent does."""
+    team, step = case.team(2), case.dt / 2
+    times = 20.0 + step * np.arange(-2, 14)
+    gone = [(agent, 20.0, 99.0) for agent in lost]
+    said = np.stack([e.positions[lost, -1] for e in case.run(team, times, gone)])
+    true = team.at(times)[lost].transpose(1, 0, 2)
+    moved = np.linalg.norm(np.diff(said, axis=0), axis=-1)
+    expected = np.linalg.norm(np.diff(true, axis=0), axis=-1)
+    assert (moved < expected + (0.002 if case.exact else 0.02)).all()
+    np.testing.assert_array_equal(said[:2], true[:2])
+    assert np.linalg.norm(said[2] - true[2], axis=-1).max() < (0.002 if case.exact else 0.02)
+
+
+def test_two_lost_agents_keep_their_names(case):
+    """For longer than a window, so that no frame of theirs is left in it."""
+    team, begin = case.team(5), 20.0
+    length = case.frames * case.dt
+    lost = [(2, begin, 99.0), (3, begin, 99.0)]
+    times = np.arange(begin - 3 * case.dt, begin + 1.3 * length, case.dt * (1 if case.exact else 4))
+    estimates = case.run(team, times, lost)
+    for estimate in estimates:
+        own = off(team, estimate, [2, 3])
+        assert own.max() < (0.03 if case.exact else 0.5)
+    assert estimates[-1].reason == [""] * AGENTS
+    seen = [0, 1, 4, 5, 6]
+    found = estimates[-1].adjacency[..., 1] > 0.5
+    wrong = (found != team.edges).sum()
+    assert wrong <= (0 if case.exact else 6)
+    np.testing.assert_array_equal(found, found.T)
+    assert (found == team.edges)[np.ix_(seen, seen)].mean() >= (1.0 if case.exact else 0.9)
+
+
+def test_a_returned_agent_is_as_seen_at_once_and_its_gap_is_filled(case):
+    team = case.team(2)
+    gap = 8 * case.dt
+    lost = [(1, 20.0, 20.0 + gap), (4, 20.0, 20.0 + 2 * gap)]
+    times = np.arange(20.0 - case.dt, 20.0 + 3 * gap, 2 * case.dt)
+    estimates = case.run(team, times, lost)
+    for estimate in estimates:
+        assert_sound(estimate, team.window(case, estimate.times[-1], lost), case.estimator.bundle.config.horizon)
+        if estimate.times[-1] >= 20.0 + gap:
+            assert off(team, estimate, [1]).max() < 1e-9
+    last = estimates[-1]
+    assert last.observed[:, -1].all() and not last.observed.all()
+    error = np.linalg.norm(last.positions - team.at(last.times), axis=-1)
+    assert error.max() < (0.002 if case.exact else 0.05)
+    done = case.run(team, [30.0], lost, previous=None)[0]
+    assert done.observed.all() and done.reason == [""] * AGENTS
+
+
+def test_a_gap_of_more_agents_than_the_predictors_know(case):
+    """Three seen in part: by the dynamics alone. One of them was never seen: guessed from the others."""
+    team, h = case.team(2), case.dt
+    three = [(0, 20.0, 20.0 + 3 * h), (1, 19.5, 19.5 + 5 * h), (4, 20.2, 20.2 + 4 * h)]
+    newest = 20.2 + 5 * h
+    estimate = case.run(team, [newest], three)[0]
+    assert estimate.reason == [""] * AGENTS
+    error = np.linalg.norm(estimate.positions - team.at(estimate.times), axis=-1)
+    assert error.max() < 0.02
+    window = team.window(case, newest, [*three, (6, 0.0, 99.0)])
+    window.last_seen[6], window.last_position[6], window.last_velocity[6] = np.nan, np.nan, np.nan
+    estimate = case.estimator.estimate(window)
+    assert_sound(estimate, window, case.estimator.bundle.config.horizon)
+    assert estimate.reason[6] == "never seen: which agent is where is a guess"
+    assert np.abs(estimate.positions[6]).max() < 20.0
+    error = np.linalg.norm(estimate.positions - team.at(estimate.times), axis=-1)
+    assert error[:6].max() < 0.1
+
+
+def test_agents_never_seen_are_guessed_with_a_reason(case):
+    team, lost = case.team(3), [(2, 0.0, 99.0), (5, 0.0, 99.0)]
+    estimates, previous = [], None
+    for newest in 20.0 + case.dt * np.arange(5):
+        window = team.window(case, newest, lost)
+        for last in (window.last_seen, window.last_position, window.last_velocity):
+            last[[2, 5]] = np.nan
+        previous = case.estimator.estimate(window, previous)
+        assert_sound(previous, window, case.estimator.bundle.config.horizon)
+        estimates.append(previous)
+    reasons = [reason for agent, reason in enumerate(previous.reason) if agent in (2, 5)]
+    assert reasons == ["never seen: which agent is where is a guess"] * 2
+    assert previous.reason[0] == ""
+    table = case.estimator.bundle.config.errors["hsp"]
+    np.testing.assert_allclose(previous.position_95[2, -1], table.radius[-1])
+    newest = np.stack([estimate.positions[[2, 5], -1] for estimate in estimates])
+    stayed = np.linalg.norm(np.diff(newest, axis=0), axis=-1).sum(-1)
+    swapped = np.linalg.norm(newest[1:, ::-1] - newest[:-1], axis=-1).sum(-1)
+    assert (stayed < swapped).all()
+    assert previous.rounds == case.estimator.bundle.config.rounds
+
+
+def test_agents_last_seen_before_the_window_get_the_place_nearer_to_it(case):
+    window = case.team(3).window(case, 20.0, [(2, 10.0, 99.0), (5, 10.0, 99.0)])
+    places = case.estimator.estimate(window).positions[[2, 5], -1]
+    for order in ([0, 1], [1, 0]):
+        window.last_position[[2, 5]] = places[order]
+        estimate = case.estimator.estimate(window)
+        np.testing.assert_allclose(estimate.positions[[2, 5], -1], places[order], atol=1e-4)
+    assert estimate.reason[2] == "not seen in the window: placed by what the others do"
+    assert estimate.position_95[2, -1] == case.estimator.bundle.config.errors["hsp"].radius[-1]
+
+
+# deviations
+
+
+def test_deviation_grows_with_the_time_since_the_loss(case):
+    team, lost = case.team(2), [(1, 20.0, 99.0)]
+    times = np.arange(20.0 - case.dt, 23.5, 2 * case.dt)
+    estimates = case.run(team, times, lost)
+    radius = np.array([estimate.position_95[1, -1] for estimate in estimates])
+    assert (np.diff(radius) >= 0).all() and radius[-1] > 2 * radius[0]
+    table = case.estimator.bundle.config.errors["siha"]
+    since = times[-1] - estimates[-1].times[estimates[-1].observed[1]][-1] if estimates[-1].observed[1].any() else None
+    if since is not None:
+        assert radius[-1] == pytest.approx(table.at(np.array([since]))[1][0])
+    variance = np.array([np.trace(estimate.covariance[1, -1]) for estimate in estimates])
+    assert (np.diff(variance) >= 0).all()
+    ahead = np.trace(estimates[-1].forecast.covariance, axis1=-2, axis2=-1)
+    assert (np.diff(ahead, axis=1) >= 0).all() and (ahead[1] > ahead[0]).all()
+
+
+def test_time_since_seen_by_hand(by_hand):
+    window = by_hand.team().window(by_hand, 20.0, [(1, 19.0, 19.5)])
+    window.observed[2], window.last_seen[2] = False, 15.0
+    window.observed[3], window.last_seen[3] = False, np.nan
+    since = time_since_seen(window)
+    assert (since[0] == 0).all() and np.isinf(since[3]).all()
+    np.testing.assert_allclose(since[2], window.times - 15.0)
+    gap = np.flatnonzero(~window.observed[1])
+    np.testing.assert_allclose(window.times[gap], [19.0, 19.125, 19.25, 19.375])
+    np.testing.assert_allclose(since[1, gap], [0.125, 0.25, 0.25, 0.125])
+
+
+def test_fill_gaps_by_hand():
+    nan = np.nan
+    states = np.array(
+        [
+            [[nan] * 2, [1.0, nan], [2.0, 1.0], [nan] * 2, [4.0, 3.0], [nan] * 2, [nan] * 2],
+            [[nan] * 2] * 7,
+            [[nan] * 2, [nan] * 2, [5.0, nan], [nan] * 2, [nan] * 2, [nan] * 2, [nan] * 2],
+        ]
+    )
+    filled = fill_gaps(states, step=0.5)
+    np.testing.assert_allclose(filled[0, :, 0], [1, 1, 2, 3, 4, 5.5, 7])
+    np.testing.assert_allclose(filled[0, :, 1], [1, 1, 1, 2, 3, 3, 3])
+    assert (filled[1] == 0).all()
+    np.testing.assert_allclose(filled[2], [[5, 0]] * 7)
+
+
+# what the bundle was not made for
+
+
+def unfit(case, kind):
+    team = case.team()
+    lost = [(1, 19.9, 99.0)]
+    if kind == "three hidden":
+        lost = [(agent, 19.9, 99.0) for agent in (1, 2, 3)]
+    elif kind == "few seen":
+        lost += [(agent, 19.0, 19.0 + case.dt) for agent in (0, 2, 3, 4)]
+    window = team.window(case, 20.0, lost)
+    if kind == "other count":
+        rows = np.arange(6)
+        names = "positions velocities observed confidence status last_seen last_position last_velocity"
+        arrays = {name: getattr(window, name)[rows] for name in names.split()}
+        window = replace(window, names=window.names[:6], reason=window.reason[:6], **arrays)
+    elif kind == "too fast":
+        window.positions[2] += 3.1 * np.maximum(0, window.times - 19.5)[:, None]
+    elif kind == "too fast, not throughout":
+        window.positions[1] += 3.1 * np.maximum(0, window.times - 19.5)[:, None]
+    elif kind == "too far":
+        window.positions[2] += 9.0
+    elif kind == "other step":
+        window.times = 20.0 + 1.1 * (window.times - 20.0)
+    elif kind == "other length":
+        window.times, window.positions = window.times[1:], window.positions[:, 1:]
+        window.velocities, window.observed = window.velocities[:, 1:], window.observed[:, 1:]
+    return window
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("other count", "6 agents, the bundle knows 7"),
+        ("three hidden", "3 agents hidden, the bundle knows up to 2"),
+        ("too fast", "m/s within the team, training saw up to"),
+        ("too fast, not throughout", "m/s within the team, training saw up to"),
+        ("too far", "m from the team's centre, training saw up to"),
+        ("other step", "the bundle knows"),
+        ("other length", "frames of"),
+        ("few seen", "only 2 agents seen in the whole window"),
+    ],
+)
+def test_other_input_is_extrapolated_with_a_reason(case, kind, why):
+    window, horizon = unfit(case, kind), case.estimator.bundle.config.horizon
+    estimate = case.estimator.estimate(window)
+    assert_sound(estimate, window, horizon)
+    for agent, reason in enumerate(estimate.reason):
+        seen = window.observed[agent, -1]
+        assert reason == "" if seen else reason.startswith("extrapolated: ") and why in reason and "\n" not in reason
+    straight = ConstantVelocity(horizon).estimate(window)
+    np.testing.assert_array_equal(estimate.positions, straight.positions)
+    np.testing.assert_array_equal(estimate.forecast.positions, straight.forecast.positions)
+
+
+def test_an_extrapolated_agents_deviation_grows(case):
+    radius = []
+    for newest in (20.0, 21.0, 24.0, 30.0, 40.0):
+        lost = [(agent, 19.95, 99.0) for agent in (1, 2, 3)]
+        radius.append(case.run(case.team(), [newest], lost)[0].position_95[1, -1])
+    assert (np.diff(radius) > 0).all() and radius[-1] > 1.5 * radius[-2]
+
+
+def test_what_was_known_outlives_a_window_that_does_not_fit(by_hand):
+    """Two robots lost for longer than a window, when a third falls out for a moment."""
+    team = by_hand.team(5)
+    lost = [(2, 20.0, 99.0), (3, 20.0, 99.0), (5, 23.5, 23.8)]
+    estimates = by_hand.run(team, 20.0 + DT * np.arange(-2, 40), lost)
+    why = [estimate.reason[2] for estimate in estimates]
+    assert sum(reason.startswith("extrapolated") for reason in why) in (2, 3) and why[-1] == ""
+    for estimate, reason in zip(estimates, why, strict=True):
+        if not reason:
+            assert off(team, estimate, [2, 3]).max() < 0.03
+
+
+def test_measured_velocities_are_required_where_the_bundle_has_them(tmp_path, by_hand):
+    config, networks, arrays = small_bundle_parts()
+    config.velocity = "measured"
+    save_bundle(tmp_path / "measured", config, networks, arrays)
+    case = Case(load_estimator(tmp_path / "measured", "cpu"), SPRING, True)
+    case.estimator.warm_up()
+    team = case.team(2)
+    window = team.window(case, 20.0, [(1, 19.5, 99.0)])
+    assert "velocities are not measured" in case.estimator.estimate(window).reason[1]
+    speed = (team.at(window.times) - team.at(window.times - DT)) / DT
+    window.velocities[:] = np.where(window.observed[..., None], speed, np.nan)
+    estimate = case.estimator.estimate(window)
+    assert_sound(estimate, window, case.estimator.bundle.config.horizon)
+    assert estimate.reason == [""] * AGENTS and off(team, estimate, [1]).max() < 0.002
+
+
+# previous
+
+
+def test_an_estimate_that_cannot_be_the_one_before_does_no_harm(case):
+    """Of another team, another time, other names, another estimator: as if there was none."""
+    team, stranger, h = case.team(2), case.team(9), case.dt
+    window = team.window(case, 20.0, [(1, 19.5, 99.0)])
+    alone = case.estimator.estimate(window)
+    order = np.roll(np.arange(AGENTS), 1)
+    others = {
+        "another stream": case.run(stranger, [20.0 - h], [(1, 19.5, 99.0)]),
+        "later": case.run(team, [20.0 + 4 * h], [(1, 19.5, 99.0)]),
+        "before a reset": case.run(team, [500.0], [(1, 499.0, 999.0)]),
+        "older than the window": case.run(team, [20.0 - (case.frames + 2) * h], [(1, 5.0, 99.0)]),
+        "other names": case.run(team, [20.0 - h], [(1, 19.5, 99.0)], order=order),
+        "another estimator": [ConstantVelocity().estimate(window)],
+    }
+    for why, (previous,) in others.items():
+        assert_same(case.estimator.estimate(window, previous), alone), why
+
+
+def test_the_same_window_again_changes_little(case):
+    team, lost = case.team(2), [(1, 19.5, 99.0)]
+    first, second, third = case.run(team, [20.0] * 3, lost)
+    assert np.abs(first.positions - third.positions).max() < 0.02
+    assert_sound(third, team.window(case, 20.0, lost), case.estimator.bundle.config.horizon)
+
+
+def test_estimates_leave_their_input_alone(case):
+    window = case.team(2).window(case, 20.0, [(1, 19.5, 99.0)])
+    before = copy.deepcopy(window)
+    previous = case.estimator.estimate(window)
+    kept = copy.deepcopy(previous)
+    case.estimator.estimate(window, previous)
+    for name, value in vars(before).items():
+        np.testing.assert_array_equal(getattr(window, name), value)
+    np.testing.assert_array_equal(previous.positions, kept.positions)
+    np.testing.assert_array_equal(previous.internal.information, kept.internal.information)
+
+
+# loading
+
+
+def test_warm_up_meets_every_shape(case):
+    case.estimator.warm_up()
+    encoder = case.estimator.nri.encoder
+    assert len(encoder._traces) == 1
+    case.run(case.team(), [19.5, 20.0], LOST)
+    assert len(encoder._traces) == 1
+
+
+def test_devices():
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device("auto").type in ("cpu", "cuda")
+    for name in ("gpu", "cuda:99", "meta", ""):
+        with pytest.raises(ValueError, match="^device '"):
+            choose_device(name)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda c, n, a: c.errors.pop("siha"), "table 'siha' is missing"),
+        (lambda c, n, a: a["noise"].pop("step_variance"), "noise.safetensors: step_variance: expected 4 variances"),
+        (lambda c, n, a: a["noise"]["guess_variance_1"].zero_(), "guess_variance_1: expected 4 variances above 0"),
+        (lambda c, n, a: a.pop("noise"), "step_variance"),
+        (lambda c, n, a: n.pop("nri"), "expected nri of kind nri"),
+        (lambda c, n, a: n.pop("hsp_sa_2"), "module hsp_sa_2 is missing"),
+        (lambda c, n, a: n.pop("hsp_sg_1"), "expected hsp_sg_1 of kind hsp"),
+        (lambda c, n, a: setattr(c, "window", 30), "modules are not of 30 frames and 4 features"),
+    ],
+)
+def test_a_bundle_that_lacks_what_a_team_needs_is_one_line(tmp_path, edit, said):
+    config, networks, arrays = small_bundle_parts()
+    edit(config, networks, arrays)
+    save_bundle(tmp_path / "short", config, networks, arrays)
+    load_bundle(tmp_path / "short")
+    with pytest.raises(BundleError) as caught:
+        load_estimator(tmp_path / "short", "cpu")
+    assert said in str(caught.value) and "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def test_a_bundle_without_predictors_for_one_hidden_agent(tmp_path):
+    """One seen in part is completed by the dynamics; one never seen is said to be beyond it."""
+    config, networks, arrays = small_bundle_parts()
+    del networks["hsp_sa_1"], networks["hsp_sg_1"], arrays["noise"]["guess_variance_1"]
+    save_bundle(tmp_path / "two_only", config, networks, arrays)
+    case = Case(load_estimator(tmp_path / "two_only", "cpu"), SPRING, True)
+    team = case.team(2)
+    estimate = case.run(team, [20.0], [(1, 19.5, 99.0)])[0]
+    assert estimate.reason[1] == "" and off(team, estimate, [1]).max() < 0.002
+    estimate = case.run(team, [20.0], [(1, 5.0, 99.0)])[0]
+    assert "agents absent from the window in a number that the bundle does not know" in estimate.reason[1]
