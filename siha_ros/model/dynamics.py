@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from siha_ros.model.edges import incoming_to_matrix, matrix_to_incoming
 from siha_ros.model.nri import NRI, Decoder, PairLinear
 from siha_ros.model.refinement import GUIDING_TYPE
+from siha_ros.model.two_passes import two_passes
 
 SEEN_DEVIATION = 1e-4  # of a seen state, normalised: 0.4 mm, what resampling leaves
 LARGEST_LOG_ODDS = 12.0
@@ -83,7 +84,6 @@ def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> t
     agent = own[:, None] + first
     receiver = torch.arange(agents, device=x.device).expand(hidden, agents)
     slot = (agent - (agent > receiver).long()).clamp(max=agents - 2)  # where the senders of a receiver hold agent h
-    sends = (receiver != agent)[..., None, None]
 
     received: Tensor | float = 0.0
     change: Tensor | float = 0.0  # of what each agent receives: [B, T - 1, H, A, D, width]
@@ -96,10 +96,10 @@ def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> t
         received = received + (torch.relu(outer) * strength).sum(-2)
         open1, open2 = (inner > 0).to(x.dtype), (outer > 0).to(x.dtype) * strength
         sent = open1[:, :, receiver, slot].unsqueeze(-2) * pair.sender.weight.T
-        sent = _map(sent, second.weight) * open2[:, :, receiver, slot].unsqueeze(-2) * sends
+        sent = _map(sent, second.weight).mul_(open2[:, :, receiver, slot].unsqueeze(-2))
         heard = open1[:, :, first:].unsqueeze(-2) * pair.receiver.weight.T
-        heard = (_map(heard, second.weight) * open2[:, :, first:].unsqueeze(-2)).sum(-3)
-        sent[:, :, own, own + first] += heard
+        heard = _map(heard, second.weight).mul_(open2[:, :, first:].unsqueeze(-2)).sum(-3)
+        sent[:, :, own, own + first] = heard  # nobody sends to itself: what stands there is overwritten
         change = change + sent
     assert isinstance(received, Tensor) and isinstance(change, Tensor)
 
@@ -107,8 +107,8 @@ def linearise(decoder: Decoder, states: Tensor, graph: Tensor, hidden: int) -> t
     outer = decoder.update2(torch.relu(inner))
     slope = _map(change, decoder.update1.weight[:, features:])
     slope[:, :, own, own + first] += decoder.update1.weight[:, :features].T
-    slope = _map(slope * (inner > 0)[:, :, None, :, None], decoder.update2.weight)
-    slope = _map(slope * (outer > 0)[:, :, None, :, None], decoder.update3.weight)
+    slope = _map(slope.mul_((inner > 0).to(x.dtype)[:, :, None, :, None]), decoder.update2.weight)
+    slope = _map(slope.mul_((outer > 0).to(x.dtype)[:, :, None, :, None]), decoder.update3.weight)
     slope[:, :, own, own + first] += torch.eye(features, dtype=x.dtype, device=x.device)
     predicted = x + decoder.update3(torch.relu(outer))
     return predicted, slope.permute(0, 1, 3, 5, 2, 4).flatten(4, 5).flatten(2, 3)
@@ -213,50 +213,25 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     information += torch.diag_embed(mask + trust)
     vector += mask * (seen - point).nan_to_num() + trust * (by_frame(evidence.guess) - point)
 
-    # forward: information filter; backward: smoother
-    step = torch.diag(precision_step)
-    gains, means, spreads = [], [], []
-    arrived, arrived_vector = [], []
-    before = torch.zeros(batch, size, size, dtype=torch.double, device=hidden.device)
-    before_vector = torch.zeros(batch, size, dtype=torch.double, device=hidden.device)
+    before, before_vector = torch.zeros_like(information[:, 0]), torch.zeros_like(vector[:, 0])
     if evidence.arrival is not None and evidence.arrival_information is not None:
         before = evidence.arrival_information.double()
         before_vector = (before @ (evidence.arrival.double() - point[:, 0]).unsqueeze(-1)).squeeze(-1)
     faint = FAINT * torch.eye(size, dtype=torch.double, device=hidden.device)
-    for t in range(frames):
-        arrived.append(before)
-        arrived_vector.append(before_vector)
-        now, now_vector = before + information[:, t], before_vector + vector[:, t]
-        if t + 1 == frames:
-            break
-        pulled = move[:, t].transpose(1, 2) * precision_step
-        inverse = torch.linalg.inv(now + pulled @ move[:, t] + faint)
-        gain = inverse @ pulled
-        mean = (inverse @ now_vector.unsqueeze(-1)).squeeze(-1) - (gain @ drift[:, t].unsqueeze(-1)).squeeze(-1)
-        before = step - pulled.transpose(1, 2) @ gain
-        before = (before + before.transpose(1, 2)) / 2
-        before_vector = (pulled.transpose(1, 2) @ inverse @ now_vector.unsqueeze(-1)).squeeze(-1)
-        before_vector = before_vector + (before @ drift[:, t].unsqueeze(-1)).squeeze(-1)
-        gains.append(gain)
-        means.append(mean)
-        spreads.append(inverse)
-    covariance = torch.linalg.inv(now + faint)
-    change = (covariance @ now_vector.unsqueeze(-1)).squeeze(-1)
-    changes, covariances = [change], [covariance]
-    for gain, mean, spread in zip(reversed(gains), reversed(means), reversed(spreads), strict=True):
-        change = mean + (gain @ change.unsqueeze(-1)).squeeze(-1)
-        covariance = spread + gain @ covariance @ gain.transpose(1, 2)
-        changes.append(change)
-        covariances.append(covariance)
-    moved = point + torch.stack(changes[::-1], 1)
-    filtered_information = torch.stack(arrived, 1)
-    filtered = point + torch.linalg.solve(filtered_information + faint, torch.stack(arrived_vector, 1))
+    parts = (information + faint, vector, move, drift, precision_step, before, before_vector)
+    passes = two_passes(*(part.cpu().numpy() for part in parts))
+    arrived, arrived_vector = (
+        torch.from_numpy(passes.arrived).to(point),
+        torch.from_numpy(passes.arrived_vector).to(point),
+    )
+    moved = point + torch.from_numpy(passes.change).to(point)
+    filtered = point + torch.linalg.solve(arrived + faint, arrived_vector.unsqueeze(-1)).squeeze(-1)
     residual = (surprise[:, 1:].square() * precision_seen).mean((1, 2))
     return Smoothed(
         hidden=moved.unflatten(2, (agents, features)).transpose(1, 2).to(hidden.dtype),
-        covariance=torch.stack(covariances[::-1], 1),
+        covariance=torch.from_numpy(passes.covariance).to(point),
         filtered=filtered,
-        filtered_information=filtered_information,
+        filtered_information=arrived,
         residual=residual,
     )
 
