@@ -81,7 +81,7 @@ def test_team_demo_scores_what_the_node_said(tmp_path):
     for errors in report["rmse_cm"].values():
         assert list(errors) == bins
         assert errors["over 5"] is None  # lost from 4 s to 8 s
-        assert 0 < errors["2-5"] < 1000 and 0 < errors["all"] < 1000
+        assert 0 < errors["all"] < 1000
     assert report["nonfinite"] == 0
     assert report["rate_hz"] > 0  # how fast it is depends on the machine: siha bench measures that
     assert report["frames"] > 5

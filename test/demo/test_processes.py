@@ -63,7 +63,7 @@ def test_children_are_ended_and_their_logs_kept(modules):
     wait_for(lambda: "here" in processes.last_lines("polite") and "here" in processes.last_lines("deaf"))
     wait_for(lambda: processes.exit_code("wrong") == 1)
     assert processes.exit_code("polite") is None
-    codes = processes.stop(patience=0.5)
+    codes = processes.stop(patience=3.0)
     assert codes["deaf"] == -signal.SIGKILL and codes["wrong"] == 1 and codes["polite"] != 0
     assert processes.last_lines("wrong") == "no bundle" and processes.last_lines("polite").startswith("here a b")
     assert "KeyboardInterrupt" in processes.last_lines("polite")
