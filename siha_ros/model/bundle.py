@@ -345,13 +345,12 @@ def _build(entry: ModuleEntry, where: str, tensors: dict[str, Tensor], file: Pat
 
 
 def _compare(expected: dict[str, Tensor], tensors: dict[str, Tensor], file: Path) -> None:
-    for key in expected:
+    for key in tensors.keys() - expected.keys():
+        raise BundleError(f"{file}: tensor {key!r:.60} is unknown to the module that bundle.yaml describes")
+    for key, like in expected.items():
         if key not in tensors:
             raise BundleError(f"{file}: tensor {key} is missing")
-    for key, value in tensors.items():
-        if key not in expected:
-            raise BundleError(f"{file}: tensor {key!r:.60} is unknown to the module that bundle.yaml describes")
-        like = expected[key]
+        value = tensors[key]
         if value.shape != like.shape:
             raise BundleError(f"{file}: tensor {key} has shape {tuple(value.shape)}, expected {tuple(like.shape)}")
         if value.is_floating_point() != like.is_floating_point():
