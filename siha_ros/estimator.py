@@ -306,7 +306,7 @@ class TeamEstimator:
         for _ in range(rounds):
             smoothed = smooth(self.nri.decoder, moving, hidden, graph_of(odds), evidence, iterations=2 if fresh else 1)
             change = float((smoothed.hidden - hidden)[..., : self.dims].abs().max()) * self.scale.position
-            hidden = torch.where(seen.isfinite(), seen, smoothed.hidden)
+            hidden = torch.where(shown.isfinite(), shown, smoothed.hidden)
             odds = believe(hidden)
         return _Completion(hidden, odds, rounds, change, smoothed.filtered, smoothed.filtered_information, ~known)
 
@@ -379,25 +379,22 @@ class TeamEstimator:
         here = [memory.names.index(window.names[missing[row]]) for row in there]
         size, features = len(missing), 2 * self.dims
         information = np.zeros((size, features, size, features))
-        weighted = np.zeros((size, features))
         for index, weight in ((after - 1, 1 - share), (after, share)):
-            ahead = window.times[0] - memory.times[index]
-            mean = memory.mean[index].copy()
-            mean[:, : self.dims] += ahead * mean[:, self.dims :]
-            mean = self._normalise(mean[:, None], window, frame, first_only=True)[:, 0]
             # agents that the window does not miss any more are left out by marginalising over them
             full = memory.information[index].reshape(len(memory.names) * features, -1)
             covariance = np.linalg.inv(full + FAINT * np.eye(len(full))).reshape(memory.information[index].shape)
             kept = np.linalg.inv(
                 covariance[np.ix_(here, range(features), here, range(features))].reshape(len(here) * features, -1)
             )
-            kept = kept.reshape(len(here), features, len(here), features)
-            part = kept * weight * self.unit[:, None, None] * self.unit
-            information[np.ix_(there, range(features), there, range(features))] += part
-            weighted[there] += np.einsum("afbg,bg->af", part, mean[here])
-        flat = information.reshape(size * features, -1)
-        mean = np.linalg.solve(flat + FAINT * np.eye(len(flat)), weighted.ravel())
-        return self._tensor(mean)[None], torch.from_numpy(flat)[None].to(self.device)
+            kept = kept.reshape(len(here), features, len(here), features) * self.unit[:, None, None] * self.unit
+            information[np.ix_(there, range(features), there, range(features))] += weight * kept
+        states = memory.states[here]  # a smooth curve, from which the filter's means differ by little
+        off = [memory.mean[index][here] - states[:, index] for index in (after - 1, after)]
+        mean = between(memory.times, states, window.times[0]) + (1 - share) * off[0] + share * off[1]
+        start = start[0, :, 0].clone()
+        start[there] = self._tensor(self._normalise(mean[:, None], window, frame, first_only=True)[:, 0])
+        flat = torch.from_numpy(information.reshape(size * features, -1))
+        return start.flatten()[None], flat[None].to(self.device)
 
     def _first_velocities(
         self, window: Window, order: NDArray[np.intp], frame: TeamFrame, memory: _Memory | None
@@ -614,6 +611,16 @@ def _track(window: Window, memory: _Memory | None) -> tuple[Array, Array]:
     )
     times = np.concatenate([memory.track_times[before], window.times])
     return times, np.concatenate([memory.track[:, before], window.positions], 1)
+
+
+def between(times: Array, values: Array, at: float) -> Array:
+    """``values [..., T, D]`` at a time, by the cubic through the four nearest of ``times [T]``."""
+    first = int(np.clip(np.searchsorted(times, at, "right") - 2, 0, max(0, len(times) - 4)))
+    nodes = times[first : first + 4]
+    apart = nodes[:, None] - nodes + np.eye(len(nodes))
+    shares = np.where(np.eye(len(nodes), dtype=bool), 1.0, (at - nodes) / apart).prod(1)
+    result: Array = np.einsum("k,...kd->...d", shares, values[..., first : first + 4, :])
+    return result
 
 
 def fill_gaps(states: Array, step: float) -> Array:

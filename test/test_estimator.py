@@ -14,6 +14,7 @@ from siha_ros.baselines import ConstantVelocity
 from siha_ros.estimator import (
     OWN_FRAME_DEVIATION,
     TeamEstimator,
+    between,
     choose_device,
     fill_gaps,
     load_estimator,
@@ -204,7 +205,7 @@ def broken_window(case, random):
 
 def test_random_windows_are_completed_and_finite(case):
     random, previous, completed = np.random.default_rng(11), None, 0
-    for _ in range(40 if case.exact else 12):
+    for _ in range(30 if case.exact else 8):
         window = broken_window(case, random)
         estimate = case.estimator.estimate(window, previous if random.random() < 0.7 else None)
         assert_sound(estimate, window, case.estimator.bundle.config.horizon)
@@ -301,6 +302,19 @@ def test_two_lost_agents_keep_their_names(case):
     assert wrong <= (0 if case.exact else 6)
     np.testing.assert_array_equal(found, found.T)
     assert (found == team.edges)[np.ix_(seen, seen)].mean() >= (1.0 if case.exact else 0.9)
+
+
+@pytest.mark.parametrize("step", [1.0, 0.5, 0.4])
+def test_estimates_between_the_frames_of_those_before_lose_nothing(by_hand, step):
+    """A node runs at its own rate: windows begin between the frames of earlier ones, also when their own grid has not
+    one frame left in which the lost agents were seen."""
+    team = by_hand.team(5)
+    times = 20.0 + DT * np.arange(-2, 1.6 * by_hand.frames, step)
+    estimates = by_hand.run(team, times, [(2, 20.0, 99.0), (3, 20.0, 99.0)])
+    assert max(off(team, estimate, [2, 3]).max() for estimate in estimates) < 0.008
+    said = np.stack([estimate.positions[[2, 3], -1] for estimate in estimates])
+    true = team.at(times)[[2, 3]].transpose(1, 0, 2)
+    assert np.abs(np.diff(said - true, axis=0)).max() < 0.002  # and it does not jump when they leave the window
 
 
 def test_a_returned_agent_is_as_seen_at_once_and_its_gap_is_filled(case):
@@ -402,6 +416,15 @@ def test_time_since_seen_by_hand(by_hand):
     gap = np.flatnonzero(~window.observed[1])
     np.testing.assert_allclose(window.times[gap], [19.0, 19.125, 19.25, 19.375])
     np.testing.assert_allclose(since[1, gap], [0.125, 0.25, 0.25, 0.125])
+
+
+def test_between_frames_cubics_are_exact():
+    times = 100.0 + 0.1 * np.arange(9)
+    cubics = np.array([[1.0, -2.0, 0.5, 3.0], [0.0, 1.0, 4.0, -7.0]])
+    values = np.stack([np.polyval(c, times - 100.3) for c in cubics], -1)[None]
+    for at in (100.0, 100.05, 100.42, 100.5, 100.77, 100.8):
+        np.testing.assert_allclose(between(times, values, at)[0], [np.polyval(c, at - 100.3) for c in cubics])
+    np.testing.assert_allclose(between(times[:2], values[:, :2], 100.05), values[:, :2].mean(1))
 
 
 def test_fill_gaps_by_hand():
