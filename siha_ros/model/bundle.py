@@ -246,7 +246,7 @@ def _write_tensors(
     for key, value in tensors.items():
         if not bool(torch.isfinite(value).all()):
             raise BundleError(f"{folder.stem}: {name}: {key} holds numbers that are not finite, or none as stored")
-    content = safetensors.torch.save({key: value.contiguous() for key, value in tensors.items()})
+    content = safetensors.torch.save({key: value.clone().contiguous() for key, value in tensors.items()})
     (folder / f"{name}.safetensors").write_bytes(content)
     return ModuleEntry(kind, config, hashlib.sha256(content).hexdigest())
 
