@@ -120,7 +120,7 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
             | {name: row["samples"] for name, row in rows.items()},
             minutes=minutes | {name: round(row["seconds"] / 60, 1) for name, row in rows.items()},
             revision=revision(),
-            versions={"siha_ros": siha_ros.__version__, "torch": torch.__version__, "numpy": np.__version__},
+            versions={"siha_ros": siha_ros.__version__, "torch": str(torch.__version__), "numpy": np.__version__},
         ),
         metrics=metrics,
     )

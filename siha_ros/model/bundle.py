@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import shutil
 import sys
 import types
@@ -228,7 +229,8 @@ def save_bundle(
             config.modules[name] = _write_tensors(beside, name, kind, dataclasses.asdict(network.config), tensors)
         for name, tensors in (arrays or {}).items():
             config.modules[name] = _write_tensors(beside, name, "arrays", {}, tensors)
-        text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True, width=150)
+        plain = json.loads(json.dumps(dataclasses.asdict(config), default=lambda number: number.item()))  # numpy's numbers too
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=150)
         (beside / "bundle.yaml").write_text(text, encoding="utf-8")
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
