@@ -229,8 +229,8 @@ def save_bundle(
             config.modules[name] = _write_tensors(beside, name, kind, dataclasses.asdict(network.config), tensors)
         for name, tensors in (arrays or {}).items():
             config.modules[name] = _write_tensors(beside, name, "arrays", {}, tensors)
-        plain = json.loads(json.dumps(dataclasses.asdict(config), default=lambda number: number.item()))  # numpy's numbers too
-    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=150)
+        plain = json.loads(json.dumps(dataclasses.asdict(config), default=lambda number: number.item()))
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=150)
         (beside / "bundle.yaml").write_text(text, encoding="utf-8")
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
