@@ -134,7 +134,7 @@ class TeamEstimator:
         self.dims, self.scale = config.dims, config.scale
         self.unit: Array = np.repeat(np.array([config.scale.position, config.scale.velocity]), config.dims)
         ranges = config.ranges
-        self.reach: Array = np.repeat(np.float64([ranges.extent, ranges.speed]), config.dims) / self.unit
+        self.reach: Array = np.repeat(np.array([ranges.extent, ranges.speed]), config.dims) / self.unit
         counts = [count for count in range(1, config.max_hidden + 1) if f"hsp_sa_{count}" in bundle.networks]
         _check(bundle, counts)
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
@@ -266,7 +266,7 @@ class TeamEstimator:
         if not known.any():
             return self._guess(window, order, missing, frame, visible, memory)
         if memory is None:  # the steps between frames in which all are seen: what fills the gaps knows no springs
-            complete = window.observed.all(0)
+            complete = np.asarray(window.observed.all(axis=0))
             odds = believe(start, self._tensor(complete[1:-1] & complete[2:]))
         else:
             odds = self._tensor(memory.log_odds[np.ix_(order, order)])[None]
