@@ -21,6 +21,7 @@ from siha_ros.model.bundle import BundleConfig
 from siha_ros.replay.evaluate import evaluate
 from siha_ros.replay.losses import report, run_losses
 from siha_ros.replay.windows import Recording
+from siha_ros.tables import columns
 from siha_ros.window.types import WindowEstimator
 
 TEAM_SAMPLES, BODY_SAMPLES = 2000, 400
@@ -186,7 +187,7 @@ def _losses(
 
 def evaluation_table(result: Mapping[str, Any]) -> str:
     """The report of an evaluation for people."""
-    columns = {
+    titles = {
         "mse_hsp_mean": "MSE hidden",
         "mse_hsp_median": "median",
         "mse_fsp_onestep_visible": "1-step seen",
@@ -200,9 +201,9 @@ def evaluation_table(result: Mapping[str, Any]) -> str:
         "error_cm_newest": "cm newest",
         "rmse_cm_newest": "rmse newest",
     }
-    rows = [["method", *columns.values()]]
+    rows = [["method", *titles.values()]]
     for name, figures in result["methods"].items():
-        rows.append([name, *(_short(figures.get(key), key) for key in columns)])
+        rows.append([name, *(_short(figures.get(key), key) for key in titles)])
     lost = "whole window" if not result["lost_at"] else f"from frame {result['lost_at']} on"
     head = [
         f"{result['data']}: {result['samples']} windows, seed {result['seed']}",
@@ -215,7 +216,7 @@ def evaluation_table(result: Mapping[str, Any]) -> str:
             f"{share:.2f} % of the hidden agents have no path to one that is seen: "
             f"they add {floor:.2g} to the mean MSE of whatever method"
         ]
-    return "\n".join([*head, "", *_columns(rows), *tail])
+    return "\n".join([*head, "", *columns(rows), *tail])
 
 
 def losses_table(result: Mapping[str, Any]) -> str:
@@ -261,7 +262,7 @@ def losses_table(result: Mapping[str, Any]) -> str:
         f"{result['data']}: {result['losses']} losses of {result['lost_agents']} agents, "
         f"{result['rate_hz']:g} estimates a second, seed {result['seed']}; by name"
     )
-    return "\n".join([head, "", *_columns(rows), *tail])
+    return "\n".join([head, "", *columns(rows), *tail])
 
 
 def _short(value: float | None, key: str) -> str:
@@ -270,13 +271,3 @@ def _short(value: float | None, key: str) -> str:
     if key.startswith("mse"):
         return f"{value:.2e}"
     return f"{value:.1f}" if key.startswith("acc") else f"{value:.2f}"
-
-
-def _columns(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]

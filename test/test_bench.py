@@ -19,4 +19,4 @@ def test_bench_times_windows_and_training(tmp_path, monkeypatch):
     assert set(speeds) == {"nri", "hsp_sa", "hsp_sg"} and min(speeds.values()) > 0
     assert report["peak_memory_mb"]["training"] >= report["peak_memory_mb"]["windows"] > 0
     text = bench.table(report)
-    assert "small_team, 1 threads" in text and "nri" in text and "MB" in text
+    assert "small_team, 1 threads, ms" in text and "paper_loop_eager" in text and "nri" in text and "MB" in text
