@@ -222,7 +222,7 @@ def test_random_windows_are_completed_and_finite(case):
 def test_repeated_gaps_do_not_build_up(case):
     """The same stream, other agents flickering in every window."""
     random, team, previous = np.random.default_rng(12), case.team(), None
-    for number in range(30 if case.exact else 8):
+    for number in range(20 if case.exact else 5):
         window = team.window(case, 20.0 + number * case.dt / 2)
         for agent in random.choice(AGENTS, 3, replace=False):
             window.observed[agent, random.integers(0, case.frames, 3)] = False
@@ -238,12 +238,10 @@ def test_repeated_gaps_do_not_build_up(case):
 
 
 LOST = [(1, 19.3, 99.0), (4, 19.3, 99.0)]
-TIMES = [19.0, 19.5, 20.0, 20.5]
+TIMES = [19.2, 19.7, 20.2]
 
 
-@pytest.mark.parametrize(
-    ("origin", "drift"), [((3.0, -8.0), (0.0, 0.0)), ((0.0, 0.0), (0.7, -0.4)), ((1e4, -2e4), (1.5, 1.0))]
-)
+@pytest.mark.parametrize(("origin", "drift"), [((3.0, -8.0), (0.7, -0.4)), ((1e4, -2e4), (1.5, 1.0))])
 def test_the_estimate_moves_with_the_stream(case, origin, drift):
     """To a millimetre, 22 km from the stream's origin too."""
     still, moving = case.team(), case.team(origin=origin, drift=drift)
@@ -309,7 +307,7 @@ def test_estimates_between_the_frames_of_those_before_lose_nothing(by_hand, step
     """A node runs at its own rate: windows begin between the frames of earlier ones, also when their own grid has not
     one frame left in which the lost agents were seen."""
     team = by_hand.team(5)
-    times = 20.0 + DT * np.arange(-2, 1.6 * by_hand.frames, step)
+    times = 20.0 + DT * np.arange(-2, 1.4 * by_hand.frames, step)
     estimates = by_hand.run(team, times, [(2, 20.0, 99.0), (3, 20.0, 99.0)])
     assert max(off(team, estimate, [2, 3]).max() for estimate in estimates) < 0.008
     said = np.stack([estimate.positions[[2, 3], -1] for estimate in estimates])
@@ -317,11 +315,27 @@ def test_estimates_between_the_frames_of_those_before_lose_nothing(by_hand, step
     assert np.abs(np.diff(said - true, axis=0)).max() < 0.002  # and it does not jump when they leave the window
 
 
+def test_the_first_step_of_each_window_adds_to_what_is_known(by_hand):
+    """Else what the visible agents said in frames that have left the window would be forgotten, window by window."""
+
+    class Forgetful(TeamEstimator):
+        def _first_velocities(self, window, order, frame, memory):
+            return torch.full((len(order), self.dims), torch.nan)
+
+    forgetful = Case(Forgetful(by_hand.estimator.bundle, torch.device("cpu")), SPRING, True)
+    times, least = 20.0 + DT * np.arange(-2, 2 * by_hand.frames), []
+    for case in (by_hand, forgetful):
+        memory = case.run(case.team(5), times, [(2, 20.0, 99.0), (3, 20.0, 99.0)])[-1].internal
+        information = memory.information[0].reshape(8, 8)
+        least.append(np.linalg.eigvalsh((information + information.T) / 2)[0])
+    assert least[0] > 2 * least[1] > 0
+
+
 def test_a_returned_agent_is_as_seen_at_once_and_its_gap_is_filled(case):
     team = case.team(2)
     gap = 8 * case.dt
     lost = [(1, 20.0, 20.0 + gap), (4, 20.0, 20.0 + 2 * gap)]
-    times = np.arange(20.0 - case.dt, 20.0 + 3 * gap, 2 * case.dt)
+    times = np.arange(20.0 - case.dt, 20.0 + 3 * gap, 3 * case.dt)
     estimates = case.run(team, times, lost)
     for estimate in estimates:
         assert_sound(estimate, team.window(case, estimate.times[-1], lost), case.estimator.bundle.config.horizon)
@@ -374,6 +388,10 @@ def test_agents_never_seen_are_guessed_with_a_reason(case):
     swapped = np.linalg.norm(newest[1:, ::-1] - newest[:-1], axis=-1).sum(-1)
     assert (stayed < swapped).all()
     assert previous.rounds == case.estimator.bundle.config.rounds
+    guessed = previous.internal.guessed  # had it been said the other way round, so it would go on
+    guessed["r2"], guessed["r5"] = guessed["r5"], guessed["r2"]
+    turned = case.estimator.estimate(window, previous)
+    np.testing.assert_allclose(turned.positions[[5, 2], -1], previous.positions[[2, 5], -1], rtol=0, atol=1e-4)
 
 
 def test_agents_last_seen_before_the_window_get_the_place_nearer_to_it(case):
