@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments and arguments[0] in EXTERNAL:
             return _external(arguments[0], arguments[1:])
         options = _parser().parse_args(arguments)
-        if getattr(options, "threads", None):
-            os.environ["OMP_NUM_THREADS"] = str(options.threads)
+        if isinstance(threads := getattr(options, "threads", None), int):
+            os.environ["OMP_NUM_THREADS"] = str(threads)
         run: Callable[[argparse.Namespace], None] = options.run
         run(options)
     except KeyboardInterrupt:
