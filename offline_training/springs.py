@@ -31,8 +31,8 @@ from siha_ros.replay.losses import error_table, error_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
-    "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
-    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 4000, "hsp_sg": 1900},
+    "any": {"nri": 7500, "nri_visible": 0, "hsp_sa": 10_000, "hsp_sg": 8000},
+    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 14_000, "hsp_sg": 10_000},
 }
 CHUNK = 250  # windows that are looked at together
 

@@ -25,7 +25,12 @@ class StructureCache:
 
     def __init__(self, nri: NRI, states: Callable[[slice], Tensor], count: int, visible: int):
         self.nri, self.states, self.count, self.visible = nri, states, count, visible
-        self.structure: Tensor | None = None
+        self.kept: dict[str, Tensor] = {}
+
+    @property
+    def structure(self) -> Tensor:
+        """The graphs; filled first."""
+        return self.kept["structure"]
 
     @torch.no_grad()
     def fill(self, hsp: HiddenStatePredictor) -> None:
@@ -36,13 +41,12 @@ class StructureCache:
             visible = self.states(part)[:, : self.visible]
             with torch.autocast("cpu", torch.bfloat16):
                 if hsp.config.alphas:
-                    assert self.structure is not None
                     hidden = hsp(visible, self.structure[part].float())
                 else:
                     hidden = hsp(visible)
                 graph = self.nri.graph(torch.cat([visible, hidden], 1))
             chunks.append(graph[..., GUIDING_TYPE].half())
-        self.structure = torch.cat(chunks)
+        self.kept["structure"] = torch.cat(chunks)
 
 
 def train_hsp_sg(
@@ -66,19 +70,16 @@ def train_hsp_sg(
     """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``.
 
     They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
-    ``warmup_epochs``, then every ``refresh_epochs``. It is not part of the checkpoint: on resuming it is filled by
-    HSP-sa and, after the warm-up, refreshed once. Validation runs the whole refinement, as deployment does.
+    ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement, as
+    deployment does.
     """
     cache = StructureCache(nri, lambda part: states(part, None), count, visible)
     first, every = (max(1, round(epochs * count / batch)) for epochs in (warmup_epochs, refresh_epochs))
 
     def refresh(step: int, averaged: nn.Module) -> None:
-        if cache.structure is None:
+        if not cache.kept:
             print(f"{name}: filling the structure cache of {count} samples", flush=True)
             cache.fill(hsp_sa)
-            if step >= first:
-                assert isinstance(averaged, HiddenStatePredictor)
-                cache.fill(averaged)
         elif step >= first and (step - first) % every == 0:
             assert isinstance(averaged, HiddenStatePredictor)
             cache.fill(averaged)
@@ -86,7 +87,6 @@ def train_hsp_sg(
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         index = torch.randint(0, count, (batch,), generator=generator)
         x = states(index, generator)
-        assert cache.structure is not None
         hidden = hsp_sg(x[:, :visible], cache.structure[index].float())
         return reconstruction_error(hidden, x[:, visible:]).mean(), {}
 
@@ -100,5 +100,15 @@ def train_hsp_sg(
         return {"mse": float(torch.cat(errors).mean())}
 
     return train(
-        name, folder, hsp_sg, loss, validate, schedule, better="mse", seed=seed, batch=batch, each_step=refresh
+        name,
+        folder,
+        hsp_sg,
+        loss,
+        validate,
+        schedule,
+        better="mse",
+        seed=seed,
+        batch=batch,
+        each_step=refresh,
+        kept=cache.kept,
     )

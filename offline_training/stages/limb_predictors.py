@@ -174,8 +174,6 @@ def train_limb_hsp_sg(
         if not cache.structure:
             print(f"{name}: filling the structure cache of {len(data)} samples and {len(limbs)} limbs", flush=True)
             cache.fill(hsp_sa)
-            if step >= first_refresh:
-                cache.fill(averaged)
         elif step >= first_refresh and (step - first_refresh) % every == 0:
             cache.fill(averaged)
 
@@ -198,4 +196,16 @@ def train_limb_hsp_sg(
             )
         return {"cm": float(np.mean(list(figures.values())))} | figures
 
-    return train(name, folder, hsp_sg, loss, validate, schedule, better="cm", seed=seed, batch=batch, each_step=refresh)
+    return train(
+        name,
+        folder,
+        hsp_sg,
+        loss,
+        validate,
+        schedule,
+        better="cm",
+        seed=seed,
+        batch=batch,
+        each_step=refresh,
+        kept=cache.structure,
+    )

@@ -87,11 +87,13 @@ def train(
     seed: int = 0,
     batch: int = 1,
     each_step: Callable[[int, nn.Module], None] | None = None,
+    kept: dict[str, Tensor] | None = None,
 ) -> dict[str, float]:
     """Train ``model`` in place: it ends with the averaged weights of the best validation, whose metrics are returned.
 
     loss(step, generator): loss and parts to log. validate(model): metrics; ``better`` names the one that is minimised.
     batch: samples a step, for the log. each_step(step, averaged model): called before each step (cache refreshes).
+    kept: what each_step fills and a checkpoint must hold for a resumed run to end as if it had not been killed.
     Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists
     (what the log has beyond it is done, and logged, again).
     """
@@ -106,6 +108,8 @@ def train(
         average.model.load_state_dict(saved["average"])
         optimiser.load_state_dict(saved["optimiser"])
         state.update(saved["state"])
+        if kept is not None:
+            kept.update(saved["kept"])
         print(f"{name}: goes on at step {state['step']} of {schedule.steps}", flush=True)
     if log.exists():
         done = [row for row in log.read_text().splitlines(keepends=True) if json.loads(row)["step"] <= state["step"]]
@@ -117,6 +121,7 @@ def train(
             "average": average.model.state_dict(),
             "optimiser": optimiser.state_dict(),
             "state": state,
+            "kept": kept or {},
         }
         write_atomically(checkpoint, lambda path: torch.save(content, path))
 
@@ -125,7 +130,7 @@ def train(
     since = 0
     for step in range(state["step"], schedule.steps):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        torch.manual_seed(seed * 1_000_003 + step)
+        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))  # another stream than the generator's
         if each_step is not None:
             each_step(step, average.model)
         model.train()

@@ -278,22 +278,14 @@ def test_structure_cache_is_filled_frozen_and_refreshed(spied, tmp_path):
     assert not torch.equal(spied["held"][0], spied["held"][1])
 
 
-@pytest.mark.parametrize("kill_at", [3, FIRST])
-def test_hsp_sg_killed_in_the_warm_up_ends_as_if_it_had_not_been(kill_at, tmp_path):
+@pytest.mark.parametrize("kill_at", [3, FIRST, FIRST + 2, FIRST + EVERY])
+def test_hsp_sg_killed_ends_as_if_it_had_not_been(kill_at, tmp_path):
+    """In the warm-up, at its end, between two refreshes, at the second: the checkpoint holds the structure cache."""
     whole, metrics = run_hsp_sg(tmp_path / "whole", 1, SCHEDULE, Source())
     with pytest.raises(Killed):
         run_hsp_sg(tmp_path / "killed", 1, replace(SCHEDULE, checkpoint_seconds=KEEP_EVERY_STEP), Source(kill_at))
     resumed, resumed_metrics = run_hsp_sg(tmp_path / "killed", 2, SCHEDULE, Source())
     assert same_weights(resumed, whole) and resumed_metrics == metrics
-
-
-def test_hsp_sg_killed_later_builds_its_cache_anew(spied, tmp_path):
-    """Guess of HSP-sa, refreshed once by the averaged HSP-sg of the checkpoint; then the schedule goes on."""
-    with pytest.raises(Killed):
-        run_hsp_sg(tmp_path, 1, replace(SCHEDULE, checkpoint_seconds=KEEP_EVERY_STEP), Source(kill_at=8))
-    spied["fills"].clear()
-    run_hsp_sg(tmp_path, 2, SCHEDULE, Source())
-    assert spied["fills"] == [(8, "sa"), (8, "sg"), (FIRST + EVERY, "sg"), (FIRST + 2 * EVERY, "sg")]
 
 
 def test_validation_of_hsp_sg_runs_the_whole_refinement(tmp_path):
