@@ -40,10 +40,7 @@ class StructureCache:
             part = slice(begin, min(begin + CHUNK, self.count))
             visible = self.states(part)[:, : self.visible]
             with torch.autocast("cpu", torch.bfloat16):
-                if hsp.config.alphas:
-                    hidden = hsp(visible, self.structure[part].float())
-                else:
-                    hidden = hsp(visible)
+                hidden = hsp(visible, self.structure[part].float()) if hsp.config.alphas else hsp(visible)
                 graph = self.nri.graph(torch.cat([visible, hidden], 1))
             chunks.append(graph[..., GUIDING_TYPE].half())
         self.kept["structure"] = torch.cat(chunks)
