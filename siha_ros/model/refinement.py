@@ -30,9 +30,7 @@ class Refinement:
         self.hsp_sa, self.hsp_sg, self.nri, self.rounds = hsp_sa, hsp_sg, nri, rounds
 
     @torch.inference_mode()
-    def __call__(
-        self, visible: Tensor, names: tuple[Tensor, Tensor] | None = None, tolerance: float = 0.0
-    ) -> Refined:
+    def __call__(self, visible: Tensor, names: tuple[Tensor, Tensor] | None = None, tolerance: float = 0.0) -> Refined:
         """``visible [B, V, T, D]``; names as in :class:`HiddenStatePredictor`.
 
         Stops early when no entry of A changes by more than ``tolerance`` in a round (0: all rounds, the paper's way).

@@ -31,8 +31,7 @@ class MultiheadAttention(nn.Module):
     def forward(self, x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
         """Queries ``x [B, n, width]``, keys and values ``y [B, m, width]``, ``bias [B, heads, n, m]`` or none."""
         query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in (self.query(x), self.key(y), self.value(y))
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.query(x), self.key(y), self.value(y))
         )
         # width / heads is the size of a head: softmax(q k / sqrt(d / h)) of the paper
         scores = query @ key.transpose(2, 3)
