@@ -5,19 +5,18 @@ A marker that is no longer drawn is deleted. All orientations are unit quaternio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-from geometry_msgs.msg import Point, Quaternion, Vector3
 from numpy.typing import NDArray
-from std_msgs.msg import ColorRGBA
-from visualization_msgs.msg import Marker, MarkerArray
 
+from siha_ros.node.messages import NewMessage, Scene, ros_message
 from siha_ros.window.types import Status
 
-if TYPE_CHECKING:
-    from siha_ros.node.outputs import Scene
-
+MARKER_TYPE = "visualization_msgs/msg/Marker"
+MARKERS_TYPE = "visualization_msgs/msg/MarkerArray"
+SPHERE, LINE_STRIP, LINE_LIST = 2, 4, 5  # visualization_msgs/Marker: type ...
+ADD, DELETE, DELETEALL = 0, 2, 3  # ... and action
 COLOURS = {
     Status.UNKNOWN: (0.45, 0.45, 0.45),
     Status.VISIBLE: (0.13, 0.47, 0.71),
@@ -37,71 +36,75 @@ class MarkerScene:
     Attributes:
         size: diameter of an agent (m).
         edge_threshold: edges of less probability are not drawn.
+        new: makes the messages.
     """
 
-    def __init__(self, size: float, edge_threshold: float) -> None:
-        self.size, self.edge_threshold = size, edge_threshold
+    def __init__(self, size: float, edge_threshold: float, new: NewMessage = ros_message) -> None:
+        self.size, self.edge_threshold, self._new = size, edge_threshold, new
         self._ids: dict[str, int] = {}
         self._drawn: set[tuple[str, int]] = set()
 
-    def message(self, scene: Scene) -> MarkerArray:
+    def message(self, scene: Scene) -> Any:
         """The markers of a scene, and the deletion of those that the scene before had and this one has not."""
         markers = [*self._agents(scene), *self._edges(scene), *self._forecasts(scene)]
         drawn = {(marker.ns, marker.id) for marker in markers}
         gone = [
-            Marker(header=scene.header, ns=ns, id=number, action=Marker.DELETE) for ns, number in self._drawn - drawn
+            self._new(MARKER_TYPE, header=scene.header, ns=ns, id=number, action=DELETE)
+            for ns, number in sorted(self._drawn - drawn)
         ]
         self._drawn = drawn
-        return MarkerArray(markers=gone + markers)
+        return self._new(MARKERS_TYPE, markers=gone + markers)
 
-    def clear(self) -> MarkerArray:
+    def clear(self) -> Any:
         """The deletion of everything drawn."""
         self._drawn.clear()
-        return MarkerArray(markers=[Marker(action=Marker.DELETEALL)])
+        return self._new(MARKERS_TYPE, markers=[self._new(MARKER_TYPE, action=DELETEALL)])
 
-    def _marker(self, scene: Scene, ns: str, number: int, kind: int, scale: tuple[float, float, float]) -> Marker:
-        x, y, z = scale
-        return Marker(header=scene.header, ns=ns, id=number, type=kind, action=Marker.ADD, scale=Vector3(x=x, y=y, z=z))
+    def _marker(self, scene: Scene, ns: str, number: int, kind: int, scale: tuple[float, float, float]) -> Any:
+        marker = self._new(MARKER_TYPE, header=scene.header, ns=ns, id=number, type=kind, action=ADD)
+        marker.scale.x, marker.scale.y, marker.scale.z = scale
+        marker.pose.orientation.w = 1.0
+        return marker
 
     def _id(self, name: str) -> int:
         return self._ids.setdefault(name, len(self._ids))
 
-    def _agents(self, scene: Scene) -> list[Marker]:
+    def _agents(self, scene: Scene) -> list[Any]:
         estimate, dims = scene.estimate, scene.estimate.positions.shape[-1]
         positions = scene.positions(estimate.positions[:, -1:])[:, 0].tolist()
         markers = []
         for index, name in enumerate(estimate.names):
             status = Status(int(scene.window.status[index]))
-            marker = self._marker(scene, "agents", self._id(name), Marker.SPHERE, (self.size,) * 3)
-            marker.pose.position = _point(positions[index])
-            marker.color = _colour(COLOURS[status], 1.0)
+            marker = self._marker(scene, "agents", self._id(name), SPHERE, (self.size,) * 3)
+            marker.pose.position = self._point(positions[index])
+            marker.color = self._colour(COLOURS[status], 1.0)
             markers.append(marker)
             if scene.reconstructed[index]:
-                axes, orientation = ellipsoid(scene.covariances(estimate.covariance[index, -1]))
+                axes, turn = ellipsoid(scene.covariances(estimate.covariance[index, -1]))
                 x, y, z = (max(FLAT, 2.0 * CHI_95[dims] * axis) for axis in axes)
-                spread = self._marker(scene, "spread", self._id(name), Marker.SPHERE, (x, y, z))
-                spread.pose.position = _point(positions[index])
-                spread.pose.orientation = orientation
-                spread.color = _colour(COLOURS[status], 0.25)
+                spread = self._marker(scene, "spread", self._id(name), SPHERE, (x, y, z))
+                spread.pose.position, q = self._point(positions[index]), spread.pose.orientation
+                q.x, q.y, q.z, q.w = turn.tolist()
+                spread.color = self._colour(COLOURS[status], 0.25)
                 markers.append(spread)
         return markers
 
-    def _edges(self, scene: Scene) -> list[Marker]:
+    def _edges(self, scene: Scene) -> list[Any]:
         """One line per pair whose stronger direction reaches the threshold; stronger is more opaque."""
         strength = scene.estimate.adjacency[..., 1:].sum(axis=-1)
         strength = np.minimum(np.triu(np.maximum(strength, strength.T), k=1), 1.0)
         pairs = np.argwhere((strength >= self.edge_threshold) & (strength > 0.0)).tolist()
         if not pairs:
             return []
-        points = [_point(p) for p in scene.positions(scene.estimate.positions[:, -1:])[:, 0].tolist()]
-        marker = self._marker(scene, "edges", 0, Marker.LINE_LIST, (0.15 * self.size, 0.0, 0.0))
-        marker.color = _colour(EDGE_COLOUR, 1.0)
+        points = [self._point(p) for p in scene.positions(scene.estimate.positions[:, -1:])[:, 0].tolist()]
+        marker = self._marker(scene, "edges", 0, LINE_LIST, (0.15 * self.size, 0.0, 0.0))
+        marker.color = self._colour(EDGE_COLOUR, 1.0)
         for sender, receiver in pairs:
             marker.points += [points[sender], points[receiver]]
-            marker.colors += [_colour(EDGE_COLOUR, float(strength[sender, receiver]))] * 2
+            marker.colors += [self._colour(EDGE_COLOUR, float(strength[sender, receiver]))] * 2
         return [marker]
 
-    def _forecasts(self, scene: Scene) -> list[Marker]:
+    def _forecasts(self, scene: Scene) -> list[Any]:
         """One ribbon per agent, from where it is now, fading with time."""
         estimate = scene.estimate
         planar = np.concatenate((estimate.positions[:, -1:], estimate.forecast.positions), axis=1)
@@ -110,15 +113,23 @@ class MarkerScene:
         markers = []
         for index, name in enumerate(estimate.names):
             colour = COLOURS[Status.HIDDEN if scene.reconstructed[index] else Status.VISIBLE]
-            marker = self._marker(scene, "forecast", self._id(name), Marker.LINE_STRIP, (0.2 * self.size, 0.0, 0.0))
-            marker.color = _colour(colour, 1.0)
-            marker.points = [_point(point) for point in paths[index]]
-            marker.colors = [_colour(colour, alpha) for alpha in fading]
+            marker = self._marker(scene, "forecast", self._id(name), LINE_STRIP, (0.2 * self.size, 0.0, 0.0))
+            marker.color = self._colour(colour, 1.0)
+            marker.points = [self._point(point) for point in paths[index]]
+            marker.colors = [self._colour(colour, alpha) for alpha in fading]
             markers.append(marker)
         return markers
 
+    def _point(self, position: list[float]) -> Any:
+        x, y, z = position
+        return self._new("geometry_msgs/msg/Point", x=x, y=y, z=z)
 
-def ellipsoid(covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], Quaternion]:
+    def _colour(self, rgb: tuple[float, float, float], alpha: float) -> Any:
+        r, g, b = rgb
+        return self._new("std_msgs/msg/ColorRGBA", r=r, g=g, b=b, a=alpha)
+
+
+def ellipsoid(covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Standard deviations f8[3] (m) along the principal axes of a covariance f8[3, 3], and the rotation to them."""
     variances, axes = np.linalg.eigh(covariance)
     if np.linalg.det(axes) < 0.0:
@@ -126,8 +137,9 @@ def ellipsoid(covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], Qua
     return np.sqrt(np.maximum(variances, 0.0)), quaternion(axes)
 
 
-def quaternion(rotation: NDArray[np.float64]) -> Quaternion:
-    """The unit quaternion of a rotation matrix f8[3, 3] (Shepperd's method: divides by the largest component only)."""
+def quaternion(rotation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The unit quaternion f8[4] (x, y, z, w) of a rotation matrix f8[3, 3], by Shepperd's method: it divides by the
+    largest component only."""
     m = rotation
     # 4 q q^T of q = (x, y, z, w) in terms of the matrix; the row with the largest diagonal is the quaternion, scaled.
     outer = np.array(
@@ -139,15 +151,5 @@ def quaternion(rotation: NDArray[np.float64]) -> Quaternion:
         )
     )
     row = outer[int(np.argmax(np.diag(outer)))]
-    x, y, z, w = (row / np.linalg.norm(row)).tolist()
-    return Quaternion(x=x, y=y, z=z, w=w)
-
-
-def _point(position: list[float]) -> Point:
-    x, y, z = position
-    return Point(x=x, y=y, z=z)
-
-
-def _colour(rgb: tuple[float, float, float], alpha: float) -> ColorRGBA:
-    r, g, b = rgb
-    return ColorRGBA(r=r, g=g, b=b, a=alpha)
+    unit: NDArray[np.float64] = row / np.linalg.norm(row)
+    return unit

@@ -1,212 +1,26 @@
-"""Estimates out: from a window and its estimate to the messages of all topics.
-
-The functions turn a `Scene` into one message each and can be used without a running node; `Outputs` owns the
-publishers. Whatever the bundle's dimensions, messages are three-dimensional: a planar agent keeps the height at which
-it was last seen.
-"""
+"""Estimates out: the publishers of the node's topics. What they say is made in messages.py."""
 
 from __future__ import annotations
 
-import math
-import re
-from array import array
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from builtin_interfaces.msg import Time
-from geometry_msgs.msg import PoseWithCovarianceStamped
-from numpy.typing import NDArray
 from rclpy.qos import QoSProfile
 from rclpy.qos_overriding_options import QoSOverridingOptions
-from std_msgs.msg import Header
-from visualization_msgs.msg import MarkerArray
 
-from siha_ros.msg import AgentState, Forecast, HiddenTrajectories, InteractionGraph, ReconstructedStates, SkeletonFrame
-from siha_ros.node.markers import MarkerScene
-from siha_ros.window.types import Estimate, Status, Window
+from siha_ros.node.inputs import message_type
+from siha_ros.node.markers import MARKERS_TYPE, MarkerScene
+from siha_ros.node.messages import (
+    RECOVERED_TYPE,
+    Scene,
+    output_messages,
+    recovered_message,
+    recovered_topic,
+    require_finite,
+)
 
 if TYPE_CHECKING:
     from rclpy.node import Node
     from rclpy.publisher import Publisher
-
-UNKNOWN_TURN = math.pi**2  # rad^2: variance of an orientation that nobody measured
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Everything that the messages of one estimate are made of.
-
-    Attributes:
-        window: what was seen.
-        estimate: its completion, agents in the same order.
-        group, frame_id, bundle: names that go into the messages.
-        edge_types: [K] names of the interaction types.
-        heights: f8[A] z as last seen (m), NaN where never seen.
-        orientations: f8[A, 4] quaternions (x, y, z, w) as last seen, NaN where never measured.
-        oriented: bool[A], true where the agent's last sample had an orientation.
-        latency: from the arrival of the newest observation to now (s).
-    """
-
-    window: Window
-    estimate: Estimate
-    group: str
-    frame_id: str
-    bundle: str
-    edge_types: tuple[str, ...]
-    heights: NDArray[np.float64]
-    orientations: NDArray[np.float64]
-    oriented: NDArray[np.bool_]
-    latency: float = 0.0
-
-    @cached_property
-    def header(self) -> Header:
-        """Stamp of the newest grid time, frame of all positions."""
-        return Header(stamp=to_time(float(self.estimate.times[-1])), frame_id=self.frame_id)
-
-    @cached_property
-    def reconstructed(self) -> NDArray[np.bool_]:
-        """bool[A], true where the newest state does not come from the agent's own samples."""
-        return np.isin(self.window.status, (Status.HIDDEN, Status.UNKNOWN))
-
-    def positions(self, planar: NDArray[np.float64]) -> NDArray[np.float64]:
-        """f8[A, N, 3] from f8[A, N, P]: planar positions at the agents' heights."""
-        if planar.shape[-1] == 3:
-            return planar
-        heights = np.broadcast_to(np.nan_to_num(self.heights)[:, None, None], (*planar.shape[:-1], 1))
-        return np.concatenate((planar, heights), axis=-1)
-
-    @staticmethod
-    def velocities(planar: NDArray[np.float64]) -> NDArray[np.float64]:
-        """f8[..., 3] from f8[..., P], with no vertical velocity where planar."""
-        return np.pad(planar, [(0, 0)] * (planar.ndim - 1) + [(0, 3 - planar.shape[-1])])
-
-    @staticmethod
-    def covariances(planar: NDArray[np.float64]) -> NDArray[np.float64]:
-        """f8[..., 3, 3] from f8[..., P, P], with no vertical variance where planar."""
-        missing = 3 - planar.shape[-1]
-        return np.pad(planar, [(0, 0)] * (planar.ndim - 2) + [(0, missing), (0, missing)])
-
-
-def to_time(seconds: float) -> Time:
-    """A stamp from seconds, to the nearest nanosecond."""
-    whole, nanoseconds = divmod(round(seconds * 1e9), 10**9)
-    return Time(sec=whole, nanosec=nanoseconds)
-
-
-def doubles(values: NDArray[np.float64]) -> array[float]:
-    """A float64 array field, row-major."""
-    return array("d", np.ascontiguousarray(values, dtype=np.float64).tobytes())
-
-
-def states_message(scene: Scene) -> ReconstructedStates:
-    """~/states: every agent at the newest grid time."""
-    window, estimate = scene.window, scene.estimate
-    positions = scene.positions(estimate.positions[:, -1:])[:, 0].tolist()
-    velocities = scene.velocities(estimate.velocities[:, -1]).tolist()
-    covariances = scene.covariances(estimate.covariance[:, -1]).reshape(-1, 9)
-    now = float(estimate.times[-1])
-    message = ReconstructedStates(header=scene.header, group=scene.group, bundle=scene.bundle, latency=scene.latency)
-    for index, name in enumerate(estimate.names):
-        seen = float(window.last_seen[index])
-        state = AgentState(name=name, status=int(window.status[index]))
-        state.reason = "; ".join(filter(None, (window.reason[index], estimate.reason[index])))
-        _set_pose(state.pose, positions[index], scene.orientations[index])
-        state.orientation_valid = _orientation_is_measured(scene, index)
-        state.velocity.x, state.velocity.y, state.velocity.z = velocities[index]
-        state.position_covariance = covariances[index]
-        state.position_95 = float(estimate.position_95[index, -1])
-        state.time_since_seen = max(0.0, now - seen) if math.isfinite(seen) else -1.0
-        message.agents.append(state)
-    return message
-
-
-def trajectories_message(scene: Scene) -> HiddenTrajectories:
-    """~/trajectories: the hidden agents over the whole window."""
-    estimate, chosen = scene.estimate, scene.reconstructed
-    covariance = np.where(estimate.observed[..., None, None], 0.0, estimate.covariance)
-    return HiddenTrajectories(
-        header=scene.header,
-        group=scene.group,
-        agents=[name for name, hidden in zip(estimate.names, chosen, strict=True) if hidden],
-        step=scene.window.dt,
-        positions=doubles(scene.positions(estimate.positions)[chosen]),
-        velocities=doubles(scene.velocities(estimate.velocities)[chosen]),
-        covariance=doubles(scene.covariances(covariance)[chosen]),
-        observed=estimate.observed[chosen].ravel().tolist(),
-    )
-
-
-def graph_message(scene: Scene) -> InteractionGraph:
-    """~/graph: who influences whom."""
-    return InteractionGraph(
-        header=scene.header,
-        group=scene.group,
-        agents=scene.estimate.names,
-        edge_types=list(scene.edge_types),
-        probability=array("f", np.ascontiguousarray(scene.estimate.adjacency, dtype=np.float32).tobytes()),
-        reconstructed=scene.reconstructed.tolist(),
-    )
-
-
-def forecast_message(scene: Scene) -> Forecast:
-    """~/forecast: where all agents are going."""
-    forecast = scene.estimate.forecast
-    return Forecast(
-        header=scene.header,
-        group=scene.group,
-        agents=scene.estimate.names,
-        step=scene.window.dt,
-        horizon=len(forecast.times),
-        positions=doubles(scene.positions(forecast.positions)),
-        velocities=doubles(scene.velocities(forecast.velocities)),
-        covariance=doubles(scene.covariances(forecast.covariance)),
-    )
-
-
-def skeleton_message(scene: Scene) -> SkeletonFrame:
-    """~/skeleton: the completed frame; confidence is 0 where a joint is reconstructed."""
-    estimate, tracked = scene.estimate, ~scene.reconstructed
-    confidence = np.where(tracked, np.clip(scene.window.confidence[:, -1], 0.0, 1.0), 0.0).astype(np.float32)
-    return SkeletonFrame(
-        header=scene.header,
-        group=scene.group,
-        joints=estimate.names,
-        positions=doubles(scene.positions(estimate.positions[:, -1:])),
-        tracked=tracked.tolist(),
-        confidence=array("f", confidence.tobytes()),
-    )
-
-
-def recovered_message(scene: Scene, index: int) -> PoseWithCovarianceStamped:
-    """~/recovered/<agent>/pose: one agent, seen or not; an orientation not measured now has a variance of pi^2."""
-    estimate, message = scene.estimate, PoseWithCovarianceStamped(header=scene.header)
-    position = scene.positions(estimate.positions[:, -1:])[index, 0].tolist()
-    _set_pose(message.pose.pose, position, scene.orientations[index])
-    covariance = np.zeros((6, 6))
-    covariance[:3, :3] = scene.covariances(estimate.covariance[index, -1])
-    if not _orientation_is_measured(scene, index):
-        covariance[3:, 3:] = np.eye(3) * UNKNOWN_TURN
-    message.pose.covariance = covariance.ravel()
-    return message
-
-
-def _set_pose(pose: Any, position: list[float], orientation: NDArray[np.float64]) -> None:
-    pose.position.x, pose.position.y, pose.position.z = position
-    length = np.linalg.norm(orientation)
-    if np.isfinite(length):
-        pose.orientation.x, pose.orientation.y, pose.orientation.z, pose.orientation.w = (orientation / length).tolist()
-
-
-def _orientation_is_measured(scene: Scene, index: int) -> bool:
-    return bool(scene.window.status[index] == Status.VISIBLE and scene.oriented[index])
-
-
-def topic_token(name: str) -> str:
-    """An agent's name as a part of a topic name: what ROS does not allow becomes an underscore."""
-    token = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return token if token[:1].isalpha() or token[:1] == "_" else f"_{token}"
 
 
 class Outputs:
@@ -216,20 +30,18 @@ class Outputs:
         """Create the publishers: `body` gives ~/skeleton, else each agent has its ~/recovered/<agent>/pose."""
         self._node, self._markers = node, markers
         self._makers = {
-            self._publisher(ReconstructedStates, "~/states"): states_message,
-            self._publisher(HiddenTrajectories, "~/trajectories"): trajectories_message,
-            self._publisher(InteractionGraph, "~/graph"): graph_message,
-            self._publisher(Forecast, "~/forecast"): forecast_message,
+            self._publisher(kind, f"~/{topic}"): make for topic, (kind, make) in output_messages(body=body).items()
         }
-        if body:
-            self._makers[self._publisher(SkeletonFrame, "~/skeleton")] = skeleton_message
         self._recovered: dict[str, Publisher[Any]] | None = None if body else {}
-        self._marker_publisher = self._publisher(MarkerArray, "~/markers")
+        self._marker_publisher = self._publisher(MARKERS_TYPE, "~/markers")
 
-    def _publisher(self, kind: type, topic: str) -> Publisher[Any]:
+    def _publisher(self, kind: str, topic: str) -> Publisher[Any]:
         # Reliable, keep last 10; qos_overrides.<topic>.publisher.* parameters change it.
         return self._node.create_publisher(
-            kind, topic, QoSProfile(depth=10), qos_overriding_options=QoSOverridingOptions.with_default_policies()
+            message_type(kind),
+            topic,
+            QoSProfile(depth=10),
+            qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
 
     def publish(self, scene: Scene) -> None:
@@ -241,9 +53,7 @@ class Outputs:
         if self._recovered is not None:
             for index, name in enumerate(scene.estimate.names):
                 if name not in self._recovered:
-                    self._recovered[name] = self._publisher(
-                        PoseWithCovarianceStamped, f"~/recovered/{topic_token(name)}/pose"
-                    )
+                    self._recovered[name] = self._publisher(RECOVERED_TYPE, f"~/{recovered_topic(name)}")
                 if self._recovered[name].get_subscription_count():
                     self._recovered[name].publish(recovered_message(scene, index))
         if self._marker_publisher.get_subscription_count():
@@ -257,20 +67,3 @@ class Outputs:
         """Destroy the publishers."""
         for publisher in (*self._makers, *(self._recovered or {}).values(), self._marker_publisher):
             self._node.destroy_publisher(publisher)
-
-
-def require_finite(estimate: Estimate) -> None:
-    """Raise ValueError naming the first array of an estimate that holds a NaN or an infinity."""
-    forecast = estimate.forecast
-    for name, values in {
-        "positions": estimate.positions,
-        "velocities": estimate.velocities,
-        "covariance": estimate.covariance,
-        "position_95": estimate.position_95,
-        "adjacency": estimate.adjacency,
-        "forecast.positions": forecast.positions,
-        "forecast.velocities": forecast.velocities,
-        "forecast.covariance": forecast.covariance,
-    }.items():
-        if not np.isfinite(values).all():
-            raise ValueError(f"the estimate's {name} are not finite: nothing is published for this window")

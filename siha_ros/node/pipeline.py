@@ -1,4 +1,4 @@
-"""One activation at work: inbox, window, estimator, outputs. Runs in the worker; knows rclpy only through `Outputs`."""
+"""One activation at work: inbox, window, estimator, outputs. Runs in the node's worker and in replays; needs no ROS."""
 
 from __future__ import annotations
 
@@ -7,20 +7,38 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from siha_ros.node.intake import Intake
-from siha_ros.node.outputs import Outputs, Scene
+from siha_ros.node.messages import NewMessage, Scene, ros_message
 from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import Estimate, Window
 
 LATENCIES = 400  # newest estimates over which rate and latency are given
 
 
+class Sink(Protocol):
+    """Where estimates go: the node's publishers, a bag, a score."""
+
+    def publish(self, scene: Scene) -> None:
+        """Take an estimate."""
+        ...
+
+    def clear_markers(self) -> None:
+        """The stream starts anew; what was drawn of it is no longer true."""
+        ...
+
+
 class Pipeline:
     """Estimates from the newest window, at most one per `step`.
+
+    Args:
+        intake, window, estimator, outputs: what an observation passes, in this order.
+        log: takes lines worth a warning.
+        clock: the steady time (s) by which messages arrive.
+        new: makes the messages of a scene.
 
     Attributes:
         intake: the inbox.
@@ -30,10 +48,17 @@ class Pipeline:
     """
 
     def __init__(
-        self, intake: Intake, window: SlidingWindow, estimator: Any, outputs: Outputs, log: Callable[[str], object]
+        self,
+        intake: Intake,
+        window: SlidingWindow,
+        estimator: Any,
+        outputs: Sink,
+        log: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+        new: NewMessage = ros_message,
     ) -> None:
         self.intake, self.window, self._estimator, self._outputs = intake, window, estimator, outputs
-        self._config, self._log = estimator.bundle.config, log
+        self._config, self._log, self._clock, self._new = estimator.bundle.config, log, clock, new
         self._previous: Estimate | None = None
         self._resets, self._estimated_to = window.resets, -math.inf
         self._latencies: deque[float] = deque(maxlen=LATENCIES)
@@ -49,7 +74,7 @@ class Pipeline:
             self._restart()
         for note in self.window.take_notes():
             self._log(note)
-        now = time.monotonic()
+        now = self._clock()
         if self.window.stale(now) != self.stale:
             self.stale = not self.stale
             self._log("the stream has stopped: states are stale" if self.stale else "the stream is back")
@@ -77,7 +102,7 @@ class Pipeline:
 
     def rate(self) -> float:
         """Estimates published in the last two seconds, per second."""
-        since = time.monotonic() - 2.0
+        since = self._clock() - 2.0
         return sum(moment > since for moment in list(self._published)) / 2.0
 
     def _estimate(self, window: Window) -> None:
@@ -85,7 +110,7 @@ class Pipeline:
         self._publish(self._scene(window, estimate))
         self._previous = estimate
         self.estimates += 1
-        now = time.monotonic()
+        now = self._clock()
         self._latencies.append(now - self.intake.newest_arrival)
         self._published.append(now)
 
@@ -108,7 +133,8 @@ class Pipeline:
             heights=self.window.heights[:count],
             orientations=self.window.orientations[:count],
             oriented=oriented,
-            latency=time.monotonic() - intake.newest_arrival,
+            latency=self._clock() - intake.newest_arrival,
+            new=self._new,
         )
 
     def _publish(self, scene: Scene) -> None:

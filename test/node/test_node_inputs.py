@@ -16,7 +16,7 @@ from siha_ros.msg import SkeletonFrame
 from siha_ros.node.discovery import check_topic, common_type, matching_agents, resolved_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.intake import INBOX, Intake
-from siha_ros.node.outputs import to_time
+from siha_ros.node.messages import to_time
 from siha_ros.node.parameters import INPUT_TYPES, ParameterError, Parameters
 from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import Status

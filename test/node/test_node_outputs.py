@@ -11,9 +11,9 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
 from siha_ros.msg import AgentState  # noqa: E402
 
-from siha_ros.node import outputs  # noqa: E402
+from siha_ros.node import messages  # noqa: E402
 from siha_ros.node.markers import FLAT, MarkerScene, ellipsoid, quaternion  # noqa: E402
-from siha_ros.node.outputs import Scene  # noqa: E402
+from siha_ros.node.messages import Scene  # noqa: E402
 from siha_ros.window.types import Estimate, Forecast, Status, Window  # noqa: E402
 
 HALF = math.sqrt(0.5)
@@ -85,14 +85,14 @@ def xyz(point) -> tuple[float, float, float]:
 
 
 def test_stamp_is_rounded_to_the_nearest_nanosecond():
-    stamp = outputs.to_time(12.9999999999)
+    stamp = messages.to_time(12.9999999999)
     assert (stamp.sec, stamp.nanosec) == (13, 0)
-    stamp = outputs.to_time(1.25)
+    stamp = messages.to_time(1.25)
     assert (stamp.sec, stamp.nanosec) == (1, 250_000_000)
 
 
 def test_states_of_a_planar_team_stand_at_the_heights_last_seen():
-    message = outputs.states_message(scene())
+    message = messages.states_message(scene())
     assert (message.group, message.bundle, message.header.frame_id) == ("team", "springs", "map")
     assert (message.header.stamp.sec, message.header.stamp.nanosec) == (10, 200_000_000)
     assert message.latency == 0.02
@@ -113,11 +113,11 @@ def test_states_of_a_planar_team_stand_at_the_heights_last_seen():
 def test_agent_that_was_never_seen_has_no_time_since_seen():
     never = scene()
     never.window.last_seen[1] = np.nan
-    assert outputs.states_message(never).agents[1].time_since_seen == -1.0
+    assert messages.states_message(never).agents[1].time_since_seen == -1.0
 
 
 def test_trajectories_hold_the_hidden_agent_over_the_window():
-    message = outputs.trajectories_message(scene())
+    message = messages.trajectories_message(scene())
     assert message.agents == ["b"] and message.step == pytest.approx(0.1)
     positions = np.array(message.positions).reshape(1, 3, 3)
     assert np.allclose(positions[0], [[0.8, 9.6, 2.5], [0.9, 9.8, 2.5], [1.0, 10.0, 2.5]])
@@ -128,7 +128,7 @@ def test_trajectories_hold_the_hidden_agent_over_the_window():
 
 
 def test_graph_keeps_sender_rows_and_receiver_columns():
-    message = outputs.graph_message(scene())
+    message = messages.graph_message(scene())
     probability = np.array(message.probability).reshape(3, 3, 2)
     assert message.edge_types == ["none", "spring"]
     assert probability[0, 1, 1] == pytest.approx(0.9) and probability[1, 0, 1] == pytest.approx(0.6)
@@ -136,14 +136,14 @@ def test_graph_keeps_sender_rows_and_receiver_columns():
 
 
 def test_forecast_continues_from_the_newest_grid_time():
-    message = outputs.forecast_message(scene())
+    message = messages.forecast_message(scene())
     positions = np.array(message.positions).reshape(3, 2, 3)
     assert message.horizon == 2
     assert np.allclose(positions[1], [[1.1, 10.2, 2.5], [1.2, 10.4, 2.5]])
 
 
 def test_skeleton_completes_what_is_not_tracked():
-    message = outputs.skeleton_message(scene(dims=3))
+    message = messages.skeleton_message(scene(dims=3))
     assert message.joints == ["a", "b", "c"]
     assert np.allclose(np.array(message.positions).reshape(3, 3)[1], [1.0, 10.0, 100.0])
     assert list(message.tracked) == [True, False, True]
@@ -151,12 +151,12 @@ def test_skeleton_completes_what_is_not_tracked():
 
 
 def test_recovered_pose_says_how_far_it_may_be_off():
-    message = outputs.recovered_message(scene(), 1)
+    message = messages.recovered_message(scene(), 1)
     covariance = np.array(message.pose.covariance).reshape(6, 6)
     assert xyz(message.pose.pose.position) == (1.0, 10.0, 2.5)
     assert np.allclose(covariance[:3, :3], np.diag([0.04, 0.09, 0.0]))
     assert np.allclose(covariance[3:, 3:], np.eye(3) * math.pi**2)
-    seen = np.array(outputs.recovered_message(scene(), 0).pose.covariance)
+    seen = np.array(messages.recovered_message(scene(), 0).pose.covariance)
     assert not seen.any()
 
 
@@ -165,14 +165,14 @@ def test_estimate_that_is_not_finite_is_refused_by_name(field):
     broken = scene().estimate
     getattr(broken, field).flat[0] = np.nan
     with pytest.raises(ValueError, match=field):
-        outputs.require_finite(broken)
+        messages.require_finite(broken)
 
 
 @pytest.mark.parametrize(
     ("name", "token"), [("robot1", "robot1"), ("cf-1", "cf_1"), ("7", "_7"), ("Left Hand", "Left_Hand"), ("_a", "_a")]
 )
 def test_agent_names_become_valid_topic_tokens(name, token):
-    assert outputs.topic_token(name) == token
+    assert messages.topic_token(name) == token
 
 
 def test_markers_show_status_spread_edges_and_forecast():
@@ -223,10 +223,10 @@ def test_ellipsoid_has_the_covariance_it_was_made_from():
 def test_quaternion_of_half_turns():
     for axis in np.eye(3):
         q = quaternion(2.0 * np.outer(axis, axis) - np.eye(3))
-        assert np.allclose(np.abs([q.x, q.y, q.z]), axis) and abs(q.w) < 1e-12
+        assert np.allclose(np.abs(q[:3]), axis) and abs(q[3]) < 1e-12
 
 
-def _matrix(q) -> np.ndarray:
+def _matrix(q: np.ndarray) -> np.ndarray:
     """Columns are the images of the unit vectors under v -> q v q*, from the textbook product."""
-    u, w = np.array([q.x, q.y, q.z]), q.w
+    u, w = q[:3], q[3]
     return np.stack([2 * (u @ v) * u + (w * w - u @ u) * v + 2 * w * np.cross(u, v) for v in np.eye(3)], axis=1)
