@@ -19,6 +19,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from offline_training.systems.random_streams import draw_edges, open_stream, stream_base, uniform
+
 BOX = 5.0  # half-width, m
 SPRING = 0.1  # 1/s^2, for unit masses
 EDGE_PROBABILITY = 0.5
@@ -31,11 +33,9 @@ FRAME_DT = STEP * STEPS_PER_FRAME  # s
 MAX_AGENTS = 100
 LANES = 32  # trajectories that advance side by side: enough for the inner loops to become SIMD code
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _START, _CUT = 0, 1  # purposes that random streams are drawn for
 
 Array: TypeAlias = NDArray[np.float64]
-Stream: TypeAlias = NDArray[np.uint64]  # state of a random stream, one number
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def team_windows(
         raise ValueError(f"team_windows: a run of {run_seconds} s is shorter than {frames} frames of {FRAME_DT} s")
     runs = -(-count // per_run)
     positions, velocities, edges = draw_starts(runs, agents=agents, seed=seed, start=start, first_index=first_index)
-    starts = _draw_cuts(_base(seed, _CUT), first_index, runs, per_run, last)
+    starts = _draw_cuts(stream_base(seed, _CUT), first_index, runs, per_run, last)
     x, v = integrate(positions, velocities, edges, frames, starts)
     return SpringsTrajectories(
         x.reshape(-1, *x.shape[2:])[:count],
@@ -108,7 +108,7 @@ def draw_starts(
         raise ValueError(f'springs: start must be "fresh" or "team", not "{start}"')
     if not 2 <= agents <= MAX_AGENTS:
         raise ValueError(f"springs: 2 to {MAX_AGENTS} agents, not {agents}")
-    return _draw_starts(_base(seed, _START), first_index, count, agents, start == "team")
+    return _draw_starts(stream_base(seed, _START), first_index, count, agents, start == "team")
 
 
 def integrate(
@@ -180,39 +180,15 @@ class SpringsStepper:
         return self._v[:, :, 0].copy()
 
 
-def _base(seed: int, purpose: int) -> np.uint64:
-    return np.random.SeedSequence([seed, purpose]).generate_state(1, np.uint64)[0]
-
-
-@njit(cache=True, nogil=True)
-def _mix(z: np.uint64) -> np.uint64:
-    """SplitMix64's finaliser (Steele, Lea, Flood 2014)."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@njit(cache=True, nogil=True)
-def _uniform(state: Stream) -> float:
-    """Next number in [0, 1) of the stream whose state is state[0]."""
-    state[0] += _GOLDEN
-    return float(_mix(state[0]) >> np.uint64(11)) * 2.0**-53
-
-
-@njit(cache=True, nogil=True)
-def _open_stream(state: Stream, base: np.uint64, index: int) -> None:
-    state[0] = _mix(base + np.uint64(index) * _GOLDEN)
-
-
 @njit(cache=True, nogil=True)
 def _draw_cuts(base: np.uint64, first_index: int, runs: int, per_run: int, last: int) -> NDArray[np.int64]:
     """Uniform integers 1 .. last, i8[runs, per_run]."""
     cuts = np.empty((runs, per_run), dtype=np.int64)
     state = np.empty(1, dtype=np.uint64)
     for n in range(runs):
-        _open_stream(state, base, first_index + n)
+        open_stream(state, base, first_index + n)
         for w in range(per_run):
-            cuts[n, w] = 1 + int(_uniform(state) * last)
+            cuts[n, w] = 1 + int(uniform(state) * last)
     return cuts
 
 
@@ -225,27 +201,20 @@ def _draw_starts(
     edges = np.zeros((count, agents, agents), dtype=np.bool_)
     state = np.empty(1, dtype=np.uint64)
     for n in range(count):
-        _open_stream(state, base, first_index + n)
-        _draw_edges(state, edges[n])
+        open_stream(state, base, first_index + n)
+        draw_edges(state, edges[n], EDGE_PROBABILITY)
         while team and not _connected(edges[n]):
-            _draw_edges(state, edges[n])
+            draw_edges(state, edges[n], EDGE_PROBABILITY)
         for i in range(agents):
-            radius = POSITION_STD * np.sqrt(-2.0 * np.log(1.0 - _uniform(state)))
-            angle = 2.0 * np.pi * _uniform(state)
-            heading = 2.0 * np.pi * _uniform(state)
+            radius = POSITION_STD * np.sqrt(-2.0 * np.log(1.0 - uniform(state)))
+            angle = 2.0 * np.pi * uniform(state)
+            heading = 2.0 * np.pi * uniform(state)
             x[n, i, 0], x[n, i, 1] = radius * np.cos(angle), radius * np.sin(angle)
             v[n, i, 0], v[n, i, 1] = SPEED * np.cos(heading), SPEED * np.sin(heading)
         if team:
             for d in range(2):
                 v[n, :, d] -= v[n, :, d].sum() / agents
     return x, v, edges
-
-
-@njit(cache=True, nogil=True)
-def _draw_edges(state: Stream, edges: NDArray[np.bool_]) -> None:
-    for i in range(edges.shape[0]):
-        for j in range(i):
-            edges[i, j] = edges[j, i] = _uniform(state) < EDGE_PROBABILITY
 
 
 @njit(cache=True, nogil=True)
