@@ -10,7 +10,11 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 VERSION = xml.etree.ElementTree.parse(ROOT / "package.xml").findtext("version")
-SHIPPED = {"siha_ros.bundles": "bundles", "siha_ros.config": "config"}  # become package data
+SHIPPED = {  # become package data
+    "siha_ros.bundles": "bundles",
+    "siha_ros.config": "config",
+    "siha_ros.interfaces": "msg",
+}
 
 setup(
     name="siha_ros",

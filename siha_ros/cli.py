@@ -1,4 +1,4 @@
-"""The command ``siha``: train, evaluate, bench, look into bundles, and start what runs over ROS 2.
+"""The command ``siha``: train, evaluate, replay, bench, look into bundles, and start what runs over ROS 2.
 
 Modules are imported by the command that needs them. What cannot be done is said in one line, with exit code 2.
 """
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _train_options(commands)
     _evaluate_options(commands)
+    _replay_options(commands)
     _bench_options(commands)
     bundle = commands.add_parser("bundle", help="look into a bundle").add_subparsers(metavar="COMMAND", required=True)
     info = bundle.add_parser("info", help="what a bundle holds, what it is for, and how good it is")
@@ -208,6 +209,41 @@ def _evaluate(options: argparse.Namespace) -> None:
     report, text = evaluate_command(options)
     print(text)
     _write_json(options.json, report)
+
+
+# replay
+
+
+def _replay_options(commands: Any) -> None:
+    replay = commands.add_parser("replay", help="run a recorded bag through a bundle, without ROS, and score it")
+    replay.add_argument("bag", type=Path, metavar="BAG", help="rosbag2 (folder, .mcap, .db3) or ROS 1 bag (.bag)")
+    replay.add_argument(
+        "--bundle", required=True, metavar="DIR", help="folder of a bundle, or the name of a shipped one"
+    )
+    replay.add_argument(
+        "--out", type=Path, default=None, metavar="DIR", help="bag that is written (default: BAG's name with _siha)"
+    )
+    replay.add_argument("--storage", choices=("mcap", "sqlite3"), default="mcap", help="(default: %(default)s)")
+    replay.add_argument("--rate", type=_factor, default=None, metavar="HZ", help="estimates a second (default: 20)")
+    replay.add_argument(
+        "--topics",
+        default=None,
+        metavar="TOPIC",
+        help="input, as the node's input.topic (default: /{agent}/pose, a body: /skeleton)",
+    )
+    replay.add_argument("--type", default=None, help="message type of the input (default: that of the topics)")
+    replay.add_argument("--agents", default=None, metavar="A,B", help="agents (default: all whose topic matches)")
+    replay.add_argument("--params", type=Path, default=None, metavar="FILE", help="parameter file of the node")
+    replay.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
+    replay.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
+    replay.set_defaults(run=_replay)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from siha_ros.cli_replay import replay_command
+
+    _set_threads(options)
+    replay_command(options)
 
 
 # bench, bundle info

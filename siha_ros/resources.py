@@ -1,4 +1,5 @@
-"""Where shipped models (bundles) and parameter files lie: in a source tree, a pip install or an ament install.
+"""Where shipped models (bundles), parameter files and message definitions lie: in a source tree, a pip install or an
+ament install.
 
 Knows folders only, nothing of what is in them.
 """
@@ -50,3 +51,11 @@ def config_path(name: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise FileNotFoundError(f"no config file {name!r} in {', '.join(map(str, folders))}")
+
+
+def message_files() -> list[Path]:
+    """The definitions of this package's messages (msg/*.msg), sorted by name."""
+    for folder in (*_folders("msg"), _PACKAGE / "interfaces"):  # msg/ of an install holds the generated Python code
+        if files := sorted(folder.glob("*.msg")):
+            return files
+    raise FileNotFoundError("the definitions of the messages, msg/*.msg, are not part of this install")

@@ -1,0 +1,52 @@
+"""Estimates into a bag: the node's messages on the node's topics, at the time of recording of each estimate."""
+
+from __future__ import annotations
+
+from siha_ros.node.markers import MARKERS_TYPE, MarkerScene
+from siha_ros.node.messages import (
+    RECOVERED_TYPE,
+    Scene,
+    output_messages,
+    recovered_message,
+    recovered_topic,
+    require_finite,
+)
+from siha_ros.replay.bag import BagWriter
+
+
+class BagOutputs:
+    """A pipeline's sink that writes to a bag.
+
+    Args:
+        writer: the bag.
+        node: full name of the node whose topics these are.
+        body: a ~/skeleton, else a ~/recovered/<agent>/pose for each agent.
+        markers: makes ~/markers; None leaves them out.
+
+    Attributes:
+        time_ns: time of recording of what is written next.
+    """
+
+    def __init__(self, writer: BagWriter, node: str, *, body: bool, markers: MarkerScene | None) -> None:
+        self._writer, self._node, self._body, self._markers = writer, node, body, markers
+        self._makers = output_messages(body=body)
+        self.time_ns = 0
+
+    def publish(self, scene: Scene) -> None:
+        """Write all messages of a scene; ValueError, and nothing written, where one is not finite."""
+        require_finite(scene.estimate)
+        for topic, (kind, make) in self._makers.items():
+            self._write(topic, kind, make(scene))
+        if not self._body:
+            for index, name in enumerate(scene.estimate.names):
+                self._write(recovered_topic(name), RECOVERED_TYPE, recovered_message(scene, index))
+        if self._markers is not None:
+            self._write("markers", MARKERS_TYPE, self._markers.message(scene))
+
+    def clear_markers(self) -> None:
+        """Write that everything drawn is to be deleted."""
+        if self._markers is not None:
+            self._write("markers", MARKERS_TYPE, self._markers.clear())
+
+    def _write(self, topic: str, kind: str, message: object) -> None:
+        self._writer.write(f"{self._node}/{topic}", kind, self.time_ns, message)

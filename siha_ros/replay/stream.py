@@ -1,0 +1,216 @@
+"""A bag through the node's own code at full speed: intake, window, estimator, with the bag's recording time as the
+clock.
+
+Estimates are causal and come at fixed times: begin of the bag plus k / rate. The one of a time knows the messages that
+were recorded up to it, as the node would; how long the computer takes changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from siha_ros.model.bundle import BundleConfig
+from siha_ros.node.discovery import AGENT, check_topic, common_type, matching_agents
+from siha_ros.node.inputs import Input, Sample, make_input
+from siha_ros.node.intake import Intake
+from siha_ros.node.messages import NewMessage
+from siha_ros.node.parameters import INPUT_TYPES, Parameters, window_parameters
+from siha_ros.node.pipeline import Pipeline, Sink
+from siha_ros.replay.bag import Bag, BagError, Entry
+from siha_ros.window.sliding_window import SlidingWindow
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """Agents, by the names that the window has for them, whose messages recorded from ``begin`` on and before ``end``
+    (s) do not reach the window."""
+
+    agents: frozenset[str]
+    begin: float
+    end: float
+
+    def at(self, moment: float) -> bool:
+        """Whether they are withheld at a time of recording (s)."""
+        return self.begin <= moment < self.end
+
+
+@dataclass
+class Summary:
+    """What a run was. seconds: of the bag, of the run. lines: what the node would have logged."""
+
+    stream_seconds: float = 0.0
+    run_seconds: float = 0.0
+    messages: int = 0
+    estimates: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def times_real_time(self) -> float:
+        """How much faster than the recording the run was."""
+        return self.stream_seconds / self.run_seconds if self.run_seconds else math.inf
+
+
+class Stream:
+    """The stream of a group in a bag: which topics carry it, and of which type.
+
+    Args:
+        bag: the bag.
+        config: of the bundle.
+        parameters: the node's.
+    """
+
+    def __init__(self, bag: Bag, config: BundleConfig, parameters: Parameters) -> None:
+        self.bag, self.config, self.parameters = bag, config, parameters
+        template = parameters.input_topic or ("/skeleton" if config.identified else f"/{AGENT}/pose")
+        kind = "" if parameters.input_type == "auto" else parameters.input_type
+        check_topic(template, make_input(kind) if kind else None)
+        listed = parameters.input_agents
+        if AGENT not in template:
+            topics = {"": template} if template in bag.types else {}
+        elif listed:
+            topics = {agent: template.replace(AGENT, agent) for agent in listed}
+            topics = {agent: topic for agent, topic in topics.items() if topic in bag.types}
+        else:
+            topics = matching_agents(template, bag.types)
+        if not kind:
+            fitting = [name for name in INPUT_TYPES if make_input(name).per_agent == (AGENT in template)]
+            kind = common_type(topics.values(), bag.types, fitting) or ""
+        topics = {agent: topic for agent, topic in topics.items() if kind in bag.types[topic]}
+        if not topics:
+            found = [f"{topic} ({name})" for topic, names in bag.types.items() for name in names if name in INPUT_TYPES]
+            raise BagError(
+                f"bag {bag.path}: no input on {template} (see --topics); of types that can be read it holds"
+                f" {', '.join(found) or 'none'}"
+            )
+        self.agents = {topic: agent for agent, topic in topics.items()}
+        self.kind = kind
+
+    def source(self) -> Input:
+        """What reads the messages."""
+        return make_input(self.kind, self.parameters.input_agents or self.config.agent_names)
+
+    def window(self, make: Callable[..., SlidingWindow] = SlidingWindow) -> SlidingWindow:
+        """An empty window of the bundle for this stream."""
+        config, names = self.config, self.parameters.names
+        listed = config.agent_names or [names.get(agent, agent) for agent in self.parameters.input_agents]
+        return make(config.dt, config.window, config.dims, listed or None, window_parameters(self.parameters))
+
+    def entries(self, begin: float | None = None, end: float | None = None) -> Iterator[Entry]:
+        """All messages of the bag between two times of recording (s)."""
+        return self.bag.messages(None, begin, end)
+
+
+def run(
+    stream: Stream,
+    estimator: Any,
+    sink: Sink,
+    new: NewMessage,
+    *,
+    window: SlidingWindow | None = None,
+    withheld: Withheld | None = None,
+    begin: float | None = None,
+    end: float | None = None,
+    on_entry: Callable[[Entry], object] | None = None,
+    on_tick: Callable[[int, float], object] | None = None,
+) -> Summary:
+    """Run a stream, or the part of it recorded between two times (s), through window and estimator into a sink.
+
+    Args:
+        stream, estimator, sink, new: input, estimator of the stream's bundle, where estimates go, what makes messages.
+        window: an empty one of the stream, its own by default.
+        withheld: what the estimator is not shown.
+        on_entry: is given every message of the bag before it is used, also those of other topics.
+        on_tick: is given number and time of recording (s) of each estimate before it is made.
+    """
+    bag, parameters = stream.bag, stream.parameters
+    summary, clock = Summary(), _Clock()
+    window = window or stream.window()
+    intake = Intake(window, parameters, "body" if stream.config.identified else "team", summary.lines.append)
+    source = _WithholdingInput(stream.source(), withheld, parameters.names, clock)
+    intake.source = source
+    pipeline = Pipeline(intake, window, estimator, sink, summary.lines.append, clock=clock, new=new)
+    first = bag.begin if begin is None else max(begin, bag.begin)
+    last = bag.end if end is None else min(end, bag.end)
+    tick, heard = math.floor((first - bag.begin) * parameters.rate) + 1, False
+
+    def estimate_until(moment: float) -> None:
+        nonlocal tick, heard
+        while (due := bag.begin + tick / parameters.rate) < moment:
+            if pipeline.stale and not heard:  # nothing happens until the stream is back
+                tick = max(tick, math.ceil((moment - bag.begin) * parameters.rate))
+                return
+            if on_tick is not None:
+                on_tick(tick, due)
+            clock.now, heard = due, False
+            pipeline.step()
+            tick += 1
+
+    began = time.perf_counter()
+    for entry in stream.entries(begin, None if end is None else end):
+        moment = entry.time
+        estimate_until(moment)
+        clock.now = moment
+        if on_entry is not None:
+            on_entry(entry)
+        agent = stream.agents.get(entry.topic)
+        if agent is None or entry.connection.msgtype != stream.kind:
+            continue
+        summary.messages += 1
+        if not source.withholds(agent):
+            intake.push(bag.read(entry), agent, moment, moment)
+            intake.drain()
+            heard = True
+    estimate_until(math.nextafter(last, math.inf))
+    summary.run_seconds = time.perf_counter() - began
+    summary.stream_seconds, summary.estimates = last - first, pipeline.estimates
+    return summary
+
+
+class _Clock:
+    """Time of recording that a run has come to (s)."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class _WithholdingInput:
+    """An input that leaves the withheld agents out of what it reads."""
+
+    def __init__(self, source: Input, withheld: Withheld | None, names: dict[str, str], clock: _Clock) -> None:
+        self._source, self._withheld, self._names, self._clock = source, withheld, names, clock
+        self.type_name, self.per_agent = source.type_name, source.per_agent
+
+    def withholds(self, agent: str) -> bool:
+        """Whether a message of an agent's own topic is withheld now."""
+        withheld = self._withheld
+        return withheld is not None and self._name(agent) in withheld.agents and withheld.at(self._clock.now)
+
+    def read(self, message: Any, agent: str) -> Sample:
+        """What the source reads, without the agents withheld now."""
+        sample = self._source.read(message, agent)
+        if self._withheld is None or not self._withheld.at(self._clock.now):
+            return sample
+        kept = [row for row, name in enumerate(sample.names) if self._name(name) not in self._withheld.agents]
+
+        def rows(values: Any) -> Any:
+            return None if values is None else values[kept]
+
+        return Sample(
+            [sample.names[row] for row in kept],
+            sample.positions[kept],
+            rows(sample.tracked),
+            rows(sample.velocities),
+            rows(sample.orientations),
+            rows(sample.confidence),
+            sample.complete,
+        )
+
+    def _name(self, agent: str) -> str:
+        return self._names.get(agent, agent)
