@@ -233,6 +233,29 @@ def _replay_options(commands: Any) -> None:
     )
     replay.add_argument("--type", default=None, help="message type of the input (default: that of the topics)")
     replay.add_argument("--agents", default=None, metavar="A,B", help="agents (default: all whose topic matches)")
+    replay.add_argument(
+        "--hide",
+        default=None,
+        metavar="A,B|LIMB|each",
+        help="hide agents that the bag holds, and score the estimates of them; each: every limb or agent in turn",
+    )
+    replay.add_argument(
+        "--at",
+        type=_duration,
+        default=None,
+        metavar="2s",
+        help="with --hide: when (default: the window of the bundle + 1 s)",
+    )
+    replay.add_argument(
+        "--for", dest="lasts", type=_duration, default=1.0, metavar="1s", help="with --hide: how long (default: 1s)"
+    )
+    replay.add_argument(
+        "--sweep", action="store_true", help="with --hide: one loss after another through the whole bag"
+    )
+    replay.add_argument(
+        "--json", type=Path, default=None, metavar="FILE", help="with --hide: write the report there too"
+    )
+    replay.add_argument("--html", type=Path, default=None, metavar="FILE", help="with --hide: and there, with plots")
     replay.add_argument("--params", type=Path, default=None, metavar="FILE", help="parameter file of the node")
     replay.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
     replay.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
@@ -242,6 +265,12 @@ def _replay_options(commands: Any) -> None:
 def _replay(options: argparse.Namespace) -> None:
     from siha_ros.cli_replay import replay_command
 
+    _check_writable(options.json)
+    _check_writable(options.html, "--html")
+    if options.hide is None and (options.json or options.html or options.sweep or options.at is not None):
+        raise CommandError("--at, --sweep, --json and --html go with --hide")
+    if options.hide is not None and options.out:
+        raise CommandError("--out does not go with --hide: a scored replay writes no bag")
     _set_threads(options)
     replay_command(options)
 
@@ -307,7 +336,16 @@ def _factor(text: str) -> float:
     return number
 
 
-for _type, _name in ((_positive, "number"), (_seed, "number"), (_factor, "number")):
+def _duration(text: str) -> float:
+    """Seconds of 2s, 500ms or 2."""
+    factor = 1e-3 if text.endswith("ms") else 1.0
+    seconds = float(text.removesuffix("ms").removesuffix("s")) * factor
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 2s or 500ms")
+    return seconds
+
+
+for _type, _name in ((_positive, "number"), (_seed, "number"), (_factor, "number"), (_duration, "duration")):
     _type.__name__ = _name
 
 
@@ -323,9 +361,9 @@ def _check_folder(folder: Path, option: str) -> None:
         raise CommandError(f"{option} {folder}: no such folder")
 
 
-def _check_writable(file: Path | None) -> None:
+def _check_writable(file: Path | None, option: str = "--json") -> None:
     if file is not None and not file.absolute().parent.is_dir():
-        raise CommandError(f"--json {file}: the folder {file.absolute().parent} does not exist")
+        raise CommandError(f"{option} {file}: the folder {file.absolute().parent} does not exist")
 
 
 def _write_json(file: Path | None, content: dict[str, Any]) -> None:

@@ -1,20 +1,24 @@
-"""``siha replay``: a bag through a bundle's estimator, written with the outputs beside it, or scored on hidden agents."""
+"""``siha replay``: a bag through a bundle's estimator, written with the outputs in it, or scored on hidden agents."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from siha_ros.cli_evaluate import baselines
 from siha_ros.estimator import load_estimator
 from siha_ros.node.markers import MarkerScene
 from siha_ros.node.parameters import DECLARATIONS, ParameterError, Parameters
-from siha_ros.replay.bag import Bag, BagWriter, Entry
+from siha_ros.replay.bag import Bag, BagWriter, Entry, MessageFactory, own_types
 from siha_ros.replay.outputs import BagOutputs
-from siha_ros.replay.stream import Stream, Summary, run
+from siha_ros.replay.score import full_observation, loss_times, score_losses
+from siha_ros.replay.score_report import report, text
+from siha_ros.replay.stream import Stream, Summary, Withheld, run
 
 NODE = "/siha"  # whose topics the outputs are
 LINES_SHOWN = 10
@@ -27,14 +31,69 @@ def replay_command(options: argparse.Namespace) -> None:
         estimator = load_estimator(options.bundle, options.device)
         stream = Stream(bag, estimator.bundle.config, parameters)
         estimator.warm_up()
-        out = options.out or Path(f"{Path(options.bag).resolve().stem}_siha")
-        summary = write_outputs(stream, estimator, out, options.storage)
+        if options.hide is None:
+            write_command(options, stream, estimator)
+        else:
+            score_command(options, stream, estimator)
+
+
+def write_command(options: argparse.Namespace, stream: Stream, estimator: Any) -> None:
+    """Write the bag with the outputs, and say how fast that was."""
+    out = options.out or Path(f"{options.bag.resolve().stem}_siha")
+    summary = write_outputs(stream, estimator, out, options.storage)
     say(summary)
     print(
-        f"{bag.path}: {summary.messages} messages on {len(stream.agents)} topics, {summary.stream_seconds:.1f} s;"
-        f" {summary.estimates} estimates in {summary.run_seconds:.2f} s:"
-        f" {summary.times_real_time:.1f} times real time\nwrote {out}"
+        f"{stream.bag.path}: {summary.messages} messages on {len(stream.agents)} topics in {summary.stream_seconds:.1f}"
+        f" s; {summary.estimates} estimates in {summary.run_seconds:.2f} s, {summary.times_real_time:.1f} times real"
+        f" time\nwrote {out}"
     )
+
+
+def score_command(options: argparse.Namespace, stream: Stream, estimator: Any) -> None:
+    """Hide agents, score the estimates of them, print and write the report."""
+    bag, config = stream.bag, estimator.bundle.config
+    new = MessageFactory(own_types()).new
+    full = full_observation(stream, estimator, new)
+    say(full.summary)
+    hidden = hidden_sets(options.hide, full.truth.names, config.limbs)
+    at = config.window * config.dt + 1.0 if options.at is None else options.at
+    starts = loss_times(bag.begin, bag.end, at, options.lasts, options.sweep)
+    losses = [Withheld(frozenset(names), start, start + options.lasts) for names in hidden for start in starts]
+    score = score_losses(stream, estimator, baselines(estimator), full, losses, new, progress=True)
+    result = report(
+        score,
+        body=config.identified,
+        bag=str(options.bag),
+        bundle=config.name,
+        duration_s=bag.duration,
+        rate_hz=stream.parameters.rate,
+        times_real_time=full.summary.times_real_time,
+        hidden=hidden,
+        at_s=at,
+        for_s=options.lasts,
+        sweep=options.sweep,
+    )
+    print(text(result))
+    if options.json is not None:
+        options.json.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    if options.html is not None:
+        from siha_ros.replay.html import html_report
+
+        options.html.write_text(html_report(result))
+
+
+def hidden_sets(hide: str, known: list[str], limbs: dict[str, list[str]]) -> list[list[str]]:
+    """Agents that are hidden together, for each series of losses: those of --hide, limbs standing for their joints, or
+    each limb (else each agent) in turn for "each". Raises ValueError for one that the bag does not hold."""
+    series = [[name.strip() for name in hide.split(",") if name.strip()]]
+    if hide == "each":
+        series = [[name] for name in (limbs or known)]
+    found = [list(dict.fromkeys(agent for name in names for agent in limbs.get(name, [name]))) for names in series]
+    unknown = sorted({agent for names in found for agent in names} - set(known))
+    if unknown or not all(found):
+        expected = ", ".join(["each", *limbs, *known])
+        raise ValueError(f"--hide {hide}: the bag does not hold {', '.join(unknown) or 'that'}; expected of {expected}")
+    return found
 
 
 def write_outputs(stream: Stream, estimator: Any, out: Path, storage: str) -> Summary:

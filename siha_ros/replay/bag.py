@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from rosbags.highlevel import AnyReader, AnyReaderError
@@ -30,7 +30,7 @@ from rosbags.typesys.store import Typestore
 from siha_ros.resources import message_files
 
 RENAMED = {"tf/msg/tfMessage": "tf2_msgs/msg/TFMessage"}  # ROS 1 types that ROS 2 knows by another name
-METADATA_VERSION = 8  # of rosbag2: what Iron and later read
+METADATA_VERSION: Final = 8  # of rosbag2: what Iron and later read
 NANOSECOND = 1e-9
 
 

@@ -46,6 +46,7 @@ class Summary:
     run_seconds: float = 0.0
     messages: int = 0
     estimates: int = 0
+    failures: int = 0
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -146,7 +147,12 @@ def run(
             if on_tick is not None:
                 on_tick(tick, due)
             clock.now, heard = due, False
-            pipeline.step()
+            try:
+                pipeline.step()
+            except Exception as error:  # as in the node: say it, and go on without what came before
+                summary.failures += 1
+                summary.lines.append(f"estimate failed: {type(error).__name__}: {' '.join(str(error).split())}")
+                pipeline.forget_estimate()
             tick += 1
 
     began = time.perf_counter()
