@@ -11,10 +11,12 @@ from siha_ros.node.parameters import ParameterError
 
 AGENT = "{agent}"
 _TOKEN = "AGENT_TOKEN"
+_TOPIC = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
-def check_topic(template: str, source: Input | None) -> None:
-    """Raise ParameterError where a topic template does not suit the input; None is an input yet unknown."""
+def check_topic(template: str, source: Input | None, agents: Iterable[str] = ()) -> None:
+    """Raise ParameterError where a topic template does not suit the input, None being one yet unknown, or where the
+    topic of a listed agent would not be one."""
     problem = f"parameter input.topic is {template!r}: expected {AGENT} in it"
     if template.count(AGENT) > 1:
         raise ParameterError(f"{problem} once at most")
@@ -22,6 +24,12 @@ def check_topic(template: str, source: Input | None) -> None:
         raise ParameterError(f"{problem}, as {source.type_name} comes on one topic per agent")
     if source is not None and not source.per_agent and AGENT in template:
         raise ParameterError(f"{problem} only where each agent has a topic; a {source.type_name} holds all agents")
+    for agent in agents if AGENT in template else ():
+        if not _TOPIC.fullmatch(template.replace(AGENT, agent)):
+            raise ParameterError(
+                f"parameter input.agents has {agent!r}: expected a part of the topic {template}, of letters, digits and"
+                " underscores"
+            )
 
 
 def resolved_template(template: str, resolve: Callable[[str], str]) -> str:

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile, QoSReliabilityPolicy, qos_policy_name_from_kind
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
-from siha_ros.node.diagnostics import Health
+from siha_ros.node.diagnostics import Health, one_line
 from siha_ros.node.discovery import AGENT, common_type, matching_agents
 from siha_ros.node.inputs import Input, make_input, message_type
 from siha_ros.node.intake import Intake
@@ -55,15 +55,15 @@ class Session:
         if parameters.input_type != "auto":
             self.intake.source = self._input(parameters.input_type)
         self.pipeline = Pipeline(self.intake, window, estimator, outputs, log=lambda line: logger.warning(line))
-        self._worker = Worker(self.pipeline.step, self._on_worker_error)
         self._subscriptions: dict[str, Any] = {}
         self._since = time.monotonic()
+        self._discover()
+        self._worker = Worker(self.pipeline.step, self._on_worker_error)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timers = [
             node.create_timer(1.0 / parameters.rate, self._worker.wake, clock=steady),
             node.create_timer(DISCOVERY_PERIOD, self._discover, clock=steady),
         ]
-        self._discover()
 
     def reset(self) -> None:
         """Start the window anew, after what has arrived until now."""
@@ -83,12 +83,22 @@ class Session:
         if not self.stop():
             self._node.get_logger().error(f"the estimate under way did not end within {STOP_TIMEOUT:g} s")
         self._outputs.clear_markers()
-        self._health.over("input", "estimate")
+        self._health.over("input", "discovery", "estimate")
 
     def _input(self, type_name: str) -> Input:
         return make_input(type_name, self._parameters.input_agents or self._config.agent_names)
 
     def _discover(self) -> None:
+        """Look for the input. An exception would end the node: it is said instead, and the next look may do better."""
+        try:
+            self._look()
+        except Exception as error:  # a message type without its package, a QoS override that ROS refuses
+            if self._node.context.ok():
+                self._health.fail("discovery", f"the input cannot be read: {one_line(error)}")
+        else:
+            self._health.over("discovery")
+
+    def _look(self) -> None:
         """Subscribe to what is there and not subscribed to yet; say so where nothing comes."""
         graph = dict(self._node.get_topic_names_and_types())
         topics = self._topics(graph)
@@ -147,6 +157,6 @@ class Session:
     def _on_worker_error(self, error: Exception) -> None:
         """In the worker: say it, and try the next window without what came before."""
         if self._node.context.ok():
-            line = f"estimate failed: {type(error).__name__}: {' '.join(str(error).split())}"
+            line = f"estimate failed: {type(error).__name__}: {one_line(error)}"
             self._health.fail("estimate", line, ERROR_LASTS)
             self.pipeline.forget_estimate()

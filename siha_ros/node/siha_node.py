@@ -18,7 +18,7 @@ from std_srvs.srv import Trigger
 
 from siha_ros.node import diagnostics
 from siha_ros.node.declared import DeclaredParameters
-from siha_ros.node.diagnostics import Health
+from siha_ros.node.diagnostics import Health, one_line
 from siha_ros.node.discovery import AGENT, check_topic, resolved_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.markers import MarkerScene
@@ -111,8 +111,7 @@ class SihaNode(LifecycleNode):
         try:
             action()
         except Exception as error:  # bundles, devices and parameters can fail in many ways
-            reason = " ".join(str(error).split()) or type(error).__name__
-            self._health.fail(step, f"{step} failed: {reason}")
+            self._health.fail(step, f"{step} failed: {one_line(error)}")
             undo()
             return TransitionCallbackReturn.FAILURE
         self._state = state
@@ -128,7 +127,7 @@ class SihaNode(LifecycleNode):
         self._estimator = self._load(bundle_path(p.bundle), p.device)
         config = self._estimator.bundle.config
         template = p.input_topic or ("/skeleton" if config.identified else f"/{AGENT}/pose")
-        check_topic(template, source)
+        check_topic(template, source, p.input_agents)
         self._template = resolved_template(template, self.resolve_topic_name)
         self._estimator.warm_up()
         device = str(self._estimator.device)

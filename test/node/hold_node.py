@@ -2,11 +2,12 @@
 
 Run by the harness as a process of its own. The folder name of the bundle chooses the kind: `team` (any names, planar, a
 window of 1 s) or `body` (joints j0 to j30, a window of 0.25 s). `slow` in the name makes every estimate take 0.3 s,
-`broken` makes every third one fail, `loading` makes configure take 10 s.
+`broken` makes every third one fail, `loading` makes configure take 10 s, and with `poor` there is no package nav_msgs.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,8 @@ class HoldEstimator:
         if "loading" in path.name:
             print("loading", flush=True)
             time.sleep(10.0)
+        if "poor" in path.name:
+            sys.modules["nav_msgs.msg"] = None
         body = "body" in path.name
         config = SimpleNamespace(
             name=path.name,

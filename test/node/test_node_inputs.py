@@ -156,6 +156,19 @@ def test_template_must_suit_the_type():
             check_topic(template, source)
 
 
+@pytest.mark.parametrize("agent", ["robot-1", "1", "a b", "é"])
+def test_listed_agent_whose_topic_would_not_be_one_is_named(agent):
+    line = f"parameter input.agents has {agent!r}: expected a part of the topic /{{agent}}/pose, of letters, digits and"
+    with pytest.raises(ParameterError) as error:
+        check_topic("/{agent}/pose", None, ["robot_1", agent])
+    assert str(error.value).startswith(line)
+    check_topic("/poses", None, ["robot_1", agent])  # a PoseArray's names are nobody's topic
+
+
+def test_an_agent_may_be_a_number_where_that_makes_a_topic():
+    check_topic("/mocap/cf{agent}/pose", None, ["1"])
+
+
 def test_names_that_do_not_meet_are_listed_on_both_sides():
     line = unmatched(["LeftHand", "tail"], {"LeftHand": "lhand"}, ["lhand", "head"])
     assert "not in the bundle, ignored: tail" in line and "in the bundle only, never seen: head" in line

@@ -200,6 +200,30 @@ def test_exception_in_the_model_is_one_line_and_the_node_goes_on(start, play):
     assert len(node.lines("broken on purpose")) == 1 and "RuntimeError" in node.log and "Traceback" not in node.log
 
 
+@pytest.mark.parametrize("agent", ["robot-1", "1"])
+def test_agent_name_that_is_no_part_of_a_topic_fails_configure(start, agent):
+    node = start(input__agents=[agent], autostart=False)
+    assert node.change("configure") is False and node.state() == "unconfigured"
+    (line,) = node.lines("[ERROR]")
+    assert f"configure failed: parameter input.agents has '{agent}': expected a part of the topic" in line
+    assert node.set("input.agents", ["robot_1"]).successful
+    assert node.change("configure") and node.change("activate")
+    time.sleep(1.0)  # two looks for the input
+    assert node.state() == "active" and "Traceback" not in node.log
+
+
+def test_input_that_cannot_be_read_is_said_and_the_node_lives_on(start, play):
+    node = start("poor_team")
+    robots = play(Team, ["u0", "u1"], kind=Odometry)
+    wait_until(lambda: "nav_msgs" in node.diagnostic("node").get("message", ""), 5.0, "an error in the diagnostics")
+    time.sleep(1.0)
+    assert node.state() == "active" and node.diagnostic("node")["level"] == "2"
+    assert len(node.lines("the input cannot be read: messages of type nav_msgs/msg/Odometry need")) == 1
+    robots.close()
+    assert node.change("deactivate") and node.change("activate")
+    wait_until(lambda: "nav_msgs" not in node.diagnostic("node").get("message", "nav_msgs"), 3.0, "the error is over")
+
+
 def test_row_4_sim_time_without_a_clock(start, play):
     begin = time.monotonic()
     node = start(use_sim_time=True, stamp_source="arrival")
