@@ -70,12 +70,12 @@ class Health:
 
 def stream_values(pipeline: Pipeline) -> dict[str, object]:
     """Rate, latency and counts of an active node."""
-    latency = pipeline.latency_ms()
+    latency, scene = pipeline.latency_ms(), pipeline.scene  # the worker may put another there, or None, at any moment
     return {
         "rate (Hz)": f"{pipeline.rate():.1f}",
         "latency p50 (ms)": f"{latency[0]:.1f}" if latency else "",
         "latency p99 (ms)": f"{latency[1]:.1f}" if latency else "",
-        "estimate (ms)": f"{pipeline.scene.estimate.ms:.1f}" if pipeline.scene else "",
+        "estimate (ms)": f"{scene.estimate.ms:.1f}" if scene else "",
         "estimates": pipeline.estimates,
         "messages received": pipeline.intake.received,
         **{f"dropped, {reason}": count for reason, count in pipeline.intake.dropped.copy().items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 from diagnostic_msgs.msg import DiagnosticStatus
 from test_node_outputs import scene
 
-from siha_ros.node.diagnostics import Health, agents_status, clocks_apart, model_status
+from siha_ros.node.diagnostics import Health, agents_status, clocks_apart, model_status, stream_values
 from siha_ros.window.types import Status
 
 
@@ -70,6 +71,33 @@ def test_model_says_what_the_estimator_says():
     status = model_status("/siha", "springs", pipeline())
     assert status.level == DiagnosticStatus.WARN and status.message == "beyond the bundle"
     assert {pair.key: pair.value for pair in status.values}["rounds"] == "3"
+
+
+class Vanishing:
+    """A pipeline whose scene the worker takes away as soon as it has been looked at."""
+
+    intake = SimpleNamespace(received=0, dropped=Counter())
+    window = SimpleNamespace(rejected=Counter(), resets=0, names=[], clock_offsets=[])
+    estimates, stale = 1, False
+
+    def __init__(self) -> None:
+        self._scenes = [scene()]
+
+    @property
+    def scene(self):
+        return self._scenes.pop() if self._scenes else None
+
+    def latency_ms(self):
+        return None
+
+    def rate(self):
+        return 0.0
+
+
+def test_scene_that_the_worker_takes_away_meanwhile_harms_nobody():
+    assert stream_values(Vanishing())["estimate (ms)"] == "5.0"
+    assert agents_status("/siha", Vanishing()).message == "1 of 3 hidden: b"
+    assert model_status("/siha", "springs", Vanishing()).message == "beyond the bundle"
 
 
 def test_clocks_over_a_second_apart_are_an_error():
