@@ -47,7 +47,8 @@ def download_subject(
     if not _fetch(f"{base}/{asf.name}", asf, read_skeleton, say):
         raise DownloadError(f"{base}/{asf.name}: not found (404), so there is no subject {subject}")
     skeleton = read_skeleton(asf)
-    files, missing = [asf], []
+    files = [asf]
+    missing: list[int] = []
     for trial in trials or range(1, LAST_TRIAL + 1):
         amc = folder / f"{name}_{trial:02d}.amc"
         if _fetch(f"{base}/{amc.name}", amc, lambda path: _read_motion(path, skeleton), say):

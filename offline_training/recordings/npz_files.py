@@ -1,0 +1,42 @@
+"""Recordings in ``.npz``: positions [A, T, P] (NaN in gaps), stamps [T] (s) or rate (Hz), and optionally names [A],
+observed [A, T] and velocities [A, T, P].
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from offline_training.recordings.recording import ReadOptions, Recording, RecordingError
+
+
+def read(path: Path, options: ReadOptions) -> Recording:
+    """Read one file. Raises RecordingError."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise RecordingError(f"{path}: no readable .npz file ({' '.join(str(error).split())})") from None
+    if "positions" not in arrays or arrays["positions"].ndim != 3:
+        raise RecordingError(f"{path}: expected positions [A, T, P], it holds {', '.join(arrays) or 'nothing'}")
+    try:
+        positions = arrays["positions"].astype(np.float64)
+        agents, times, _ = positions.shape
+        if "stamps" in arrays:
+            stamps = arrays["stamps"].astype(np.float64) * (options.time_unit or 1.0)
+        elif (rate := options.rate or float(arrays.get("rate", 0.0))) > 0:
+            stamps = np.arange(times) / rate
+        else:
+            raise RecordingError(f"{path}: neither stamps [T] nor rate in it: give the rate")
+        observed = arrays.get("observed", np.ones((agents, times), bool)).astype(bool)
+        observed = observed & np.isfinite(positions).all(-1)
+        velocities = arrays["velocities"].astype(np.float64) if "velocities" in arrays else None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, RecordingError):
+            raise
+        raise RecordingError(f"{path}: {' '.join(str(error).split())}") from None
+    positions[~observed] = np.nan
+    names = [str(name) for name in arrays.get("names", [f"agent_{agent}" for agent in range(agents)])]
+    return Recording(names, stamps, positions, observed, velocities, str(path))
