@@ -1,4 +1,4 @@
-"""The command ``siha``: train, evaluate, replay, bench, look into bundles, and start what runs over ROS 2.
+"""The command ``siha``: train, get data, evaluate, replay, bench, look into bundles, and start what runs over ROS 2.
 
 Modules are imported by the command that needs them. What cannot be done is said in one line, with exit code 2.
 """
@@ -12,6 +12,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from siha_ros.arguments import factor, positive, seed
+from siha_ros.cli_data import data_options
 
 EXTERNAL = {
     "node": ("siha_ros.node.main", "start the node; options of ROS 2 follow: siha node --ros-args -p bundle:=body"),
@@ -68,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _train_options(commands)
+    data_options(commands)
     _evaluate_options(commands)
     _replay_options(commands)
     _bench_options(commands)
@@ -92,7 +96,7 @@ def _train_options(commands: Any) -> None:
         default="any",
         help="any: windows of any time in the team's frame, as in the node (default). fresh: the paper's, frames 1-50",
     )
-    springs.add_argument("--samples", type=_positive, default=None, help="training windows to simulate")
+    springs.add_argument("--samples", type=positive, default=None, help="training windows to simulate")
     springs.add_argument(
         "--out",
         type=Path,
@@ -114,10 +118,10 @@ def _train_options(commands: Any) -> None:
             help="folder of checkpoints, logs and curves; an interrupted run goes on from it (default: training/NAME)",
         )
         command.add_argument(
-            "--scale", type=_factor, default=1.0, help="multiplies the length of every stage (default: %(default)s)"
+            "--scale", type=factor, default=1.0, help="multiplies the length of every stage (default: %(default)s)"
         )
-        command.add_argument("--seed", type=_seed, default=0)
-        command.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
+        command.add_argument("--seed", type=seed, default=0)
+        command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
 
 
 def _train_springs(options: argparse.Namespace) -> None:
@@ -161,7 +165,7 @@ def _evaluate_options(commands: Any) -> None:
         help="springs: which test set (default: the one the bundle is for)",
     )
     evaluate.add_argument(
-        "--samples", type=_positive, default=None, metavar="N", help="test windows (default: 2000; a body: 400)"
+        "--samples", type=positive, default=None, metavar="N", help="test windows (default: 2000; a body: 400)"
     )
     evaluate.add_argument(
         "--data", type=Path, default=None, metavar="FOLDER", help="a body: folder with one .asf file and its .amc files"
@@ -169,7 +173,7 @@ def _evaluate_options(commands: Any) -> None:
     who = evaluate.add_mutually_exclusive_group()
     who.add_argument("--hide", metavar="LIMB", default=None, help="a body: the limb that is hidden")
     who.add_argument(
-        "--hidden", type=_positive, default=None, metavar="N", help="like agents: how many are hidden (default: 2)"
+        "--hidden", type=positive, default=None, metavar="N", help="like agents: how many are hidden (default: 2)"
     )
     evaluate.add_argument(
         "--lose",
@@ -179,14 +183,14 @@ def _evaluate_options(commands: Any) -> None:
     )
     evaluate.add_argument(
         "--losses",
-        type=_positive,
+        type=positive,
         default=None,
         metavar="N",
         help="instead: N losses at random times of long runs, estimates one after another as in the node",
     )
     evaluate.add_argument(
         "--rate",
-        type=_factor,
+        type=factor,
         default=5.0,
         metavar="HZ",
         help="with --losses: estimates a second (default: %(default)s)",
@@ -194,8 +198,8 @@ def _evaluate_options(commands: Any) -> None:
     evaluate.add_argument(
         "--split", choices=("test", "validation"), default="test", help="which recordings (default: test)"
     )
-    evaluate.add_argument("--seed", type=_seed, default=0)
-    evaluate.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
+    evaluate.add_argument("--seed", type=seed, default=0)
+    evaluate.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
     evaluate.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the report there too")
     evaluate.set_defaults(run=_evaluate)
@@ -224,7 +228,7 @@ def _replay_options(commands: Any) -> None:
         "--out", type=Path, default=None, metavar="DIR", help="bag that is written (default: BAG's name with _siha)"
     )
     replay.add_argument("--storage", choices=("mcap", "sqlite3"), default="mcap", help="(default: %(default)s)")
-    replay.add_argument("--rate", type=_factor, default=None, metavar="HZ", help="estimates a second (default: 20)")
+    replay.add_argument("--rate", type=factor, default=None, metavar="HZ", help="estimates a second (default: 20)")
     replay.add_argument(
         "--topics",
         default=None,
@@ -257,7 +261,7 @@ def _replay_options(commands: Any) -> None:
     )
     replay.add_argument("--html", type=Path, default=None, metavar="FILE", help="with --hide: and there, with plots")
     replay.add_argument("--params", type=Path, default=None, metavar="FILE", help="parameter file of the node")
-    replay.add_argument("--threads", type=_positive, default=None, help="threads of PyTorch (default: all cores)")
+    replay.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     replay.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
     replay.set_defaults(run=_replay)
 
@@ -283,10 +287,10 @@ def _bench_options(commands: Any) -> None:
     bench.add_argument(
         "--bundles", nargs="*", default=None, metavar="DIR", help="bundles to measure (default: the shipped ones)"
     )
-    bench.add_argument("--repeats", type=_positive, default=200, help="windows measured (default: %(default)s)")
+    bench.add_argument("--repeats", type=positive, default=200, help="windows measured (default: %(default)s)")
     bench.add_argument(
         "--threads",
-        type=_positive,
+        type=positive,
         nargs="*",
         default=None,
         help="numbers of threads of PyTorch (default: 1 and all cores)",
@@ -313,40 +317,6 @@ def _bundle_info(options: argparse.Namespace) -> None:
 
 
 # arguments and files
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return number
-
-
-def _seed(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative, expected a whole number from 0 on")
-    return number
-
-
-def _factor(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return number
-
-
-def _duration(text: str) -> float:
-    """Seconds of 2s, 500ms or 2."""
-    factor = 1e-3 if text.endswith("ms") else 1.0
-    seconds = float(text.removesuffix("ms").removesuffix("s")) * factor
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 2s or 500ms")
-    return seconds
-
-
-for _type, _name in ((_positive, "number"), (_seed, "number"), (_factor, "number"), (_duration, "duration")):
-    _type.__name__ = _name
 
 
 def _set_threads(options: argparse.Namespace) -> None:
