@@ -29,5 +29,14 @@ def factor(text: str) -> float:
     return number
 
 
-for _type in (positive, seed, factor):
-    _type.__name__ = "number"  # what argparse calls it where a text is none
+def duration(text: str) -> float:
+    """Seconds of 2s, 500ms or 2."""
+    unit = 1e-3 if text.endswith("ms") else 1.0
+    seconds = float(text.removesuffix("ms").removesuffix("s")) * unit
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 2s or 500ms")
+    return seconds
+
+
+for _type, _name in ((positive, "number"), (seed, "number"), (factor, "number"), (duration, "duration")):
+    _type.__name__ = _name  # what argparse calls it where a text is none

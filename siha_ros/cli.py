@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import factor, positive, seed
+from siha_ros.arguments import duration, factor, positive, seed
 from siha_ros.cli_data import data_options
 
 EXTERNAL = {
@@ -245,13 +245,13 @@ def _replay_options(commands: Any) -> None:
     )
     replay.add_argument(
         "--at",
-        type=_duration,
+        type=duration,
         default=None,
         metavar="2s",
         help="with --hide: when (default: the window of the bundle + 1 s)",
     )
     replay.add_argument(
-        "--for", dest="lasts", type=_duration, default=1.0, metavar="1s", help="with --hide: how long (default: 1s)"
+        "--for", dest="lasts", type=duration, default=1.0, metavar="1s", help="with --hide: how long (default: 1s)"
     )
     replay.add_argument(
         "--sweep", action="store_true", help="with --hide: one loss after another through the whole bag"
