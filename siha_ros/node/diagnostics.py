@@ -84,20 +84,10 @@ def stream_values(pipeline: Pipeline) -> dict[str, object]:
     }
 
 
-def clock_offsets(pipeline: Pipeline) -> dict[str, float]:
-    """By how much (s) each agent's stamps run ahead of the middle one's, where that is known."""
-    window = pipeline.window
-    return {
-        name: float(offset)
-        for name, offset in zip(window.names, window.clock_offsets, strict=False)
-        if math.isfinite(offset)
-    }
-
-
 def agents_status(node: str, pipeline: Pipeline) -> DiagnosticStatus:
     """Every agent's status and how far its clock is off."""
     scene = pipeline.scene
-    clocks = {f"clock offset of {name} (s)": f"{offset:.3f}" for name, offset in clock_offsets(pipeline).items()}
+    clocks = {f"clock offset of {name} (s)": f"{offset:.3f}" for name, offset in pipeline.window.clock_offsets.items()}
     if scene is None:
         return status(f"{node}: agents", DiagnosticStatus.WARN, "no full window yet", clocks)
     window = scene.window

@@ -179,7 +179,7 @@ class SihaNode(LifecycleNode):
             if self._session is not None:
                 pipeline = self._session.pipeline
                 values |= diagnostics.stream_values(pipeline)
-                if apart := diagnostics.clocks_apart(diagnostics.clock_offsets(pipeline)):
+                if apart := diagnostics.clocks_apart(pipeline.window.clock_offsets):
                     self._health.fail("clocks", apart)
                 statuses = [diagnostics.agents_status(name, pipeline), diagnostics.model_status(name, bundle, pipeline)]
         level, text = self._health.level_and_message(self._state)

@@ -280,14 +280,21 @@ class SlidingWindow:
         return self._heights.copy()
 
     @property
-    def clock_offsets(self) -> NDArray[np.float64]:
-        """f8[A] (s): how far each agent's stamps run ahead of the group's middle one.
+    def clock_offsets(self) -> dict[str, float]:
+        """How far (s) each agent's stamps run ahead of the group's middle one; empty where `now` was never given.
 
-        Judged by the shortest recent delay from stamp to arrival; NaN where `now` was never given.
+        Judged by the shortest recent delay from stamp to arrival; by the newest delay where the agent's stamps are too
+        far off for its samples to be used, also of an agent that never joined for that reason.
         """
-        if np.isnan(self._delay).all():
-            return np.full(len(self._delay), np.nan)
-        return np.nanmedian(self._delay) - self._delay
+        with self._lock:
+            known = np.isfinite(self._delay)
+            if not known.any():
+                return {}
+            middle = float(np.median(self._delay[known]))
+            delays = dict(zip(self.names, self._delay.tolist(), strict=True))
+            recent = self._arrival - self.parameters.stale_timeout
+            delays |= {name: delay for name, (delay, arrival) in self._astray.items() if arrival >= recent}
+            return {name: middle - delay for name, delay in delays.items() if math.isfinite(delay)}
 
     def take_notes(self) -> list[str]:
         """What happened since the last call and is worth a line in a log: resets, unknown names, first rejections."""
@@ -306,6 +313,8 @@ class SlidingWindow:
             return self._reject("stamp is zero or negative", frame)
         p = self.parameters
         if stamp < self.newest - p.reorder_tolerance or stamp > self.newest + p.silence_timeout:
+            if now is not None:
+                self._note_astray(frame, now)
             return self._suspect_jump(frame)
         self._drop_suspects()
         self._store(frame, now)
@@ -349,6 +358,8 @@ class SlidingWindow:
         index, rows = self._places(frame)
         if not len(index):
             return
+        if self._astray:
+            self._astray = {name: noted for name, noted in self._astray.items() if name not in frame.names}
         if math.isnan(self.newest):
             self.newest = self._started = self._resumed = stamp
         elif stamp > self.newest:
@@ -429,6 +440,13 @@ class SlidingWindow:
         known = self._delay[index]
         self._delay[index] = np.where(np.isnan(known), delay, np.minimum(delay, known + 0.01 * (delay - known)))
 
+    def _note_astray(self, frame: _Frame, now: float) -> None:
+        """Of agents of the group, and of those that an open group might take: the delay of a stamp far from it."""
+        for name in frame.names:
+            joins = not self.fixed and len(self._astray) < self.parameters.max_agents
+            if name in self._place or name in self._astray or joins:
+                self._astray[name] = (now - frame.stamp, now)
+
     # ---------------------------------------------------------------- agents
 
     def _places(self, frame: _Frame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -462,6 +480,7 @@ class SlidingWindow:
     def _clear(self) -> None:
         self.newest = self._started = self._resumed = math.nan
         self._suspects.clear()
+        self._astray: dict[str, tuple[float, float]] = {}  # delay and arrival (s) of newest samples that were not used
         if not self.fixed:
             self.names = []
         p = self.parameters

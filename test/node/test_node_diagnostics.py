@@ -51,7 +51,7 @@ def test_error_that_nobody_ends_leaves_after_its_time():
 
 def pipeline(**changes):
     """As much of a pipeline as diagnostics read: the scene of test_node_outputs, b's stamps 0.25 s ahead."""
-    window = SimpleNamespace(names=["a", "b", "c"], clock_offsets=[0.0, 0.25, float("nan")])
+    window = SimpleNamespace(clock_offsets={"a": 0.0, "b": 0.25})
     return SimpleNamespace(**({"scene": scene(), "window": window, "stale": False} | changes))
 
 
@@ -77,7 +77,7 @@ class Vanishing:
     """A pipeline whose scene the worker takes away as soon as it has been looked at."""
 
     intake = SimpleNamespace(received=0, dropped=Counter())
-    window = SimpleNamespace(rejected=Counter(), resets=0, names=[], clock_offsets=[])
+    window = SimpleNamespace(rejected=Counter(), resets=0, clock_offsets={})
     estimates, stale = 1, False
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from geometry_msgs.msg import PoseArray, PoseStamped, PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
 from node_harness import SEEN, Body, Player, Team, all_seen, finite, seconds, stamp, wait_until
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rosgraph_msgs.msg import Clock
 from siha_ros.msg import AgentState, SkeletonFrame
 
 pytestmark = pytest.mark.ros
@@ -232,6 +233,39 @@ def test_row_4_sim_time_without_a_clock(start, play):
     wait_until(lambda: "/clock" in node.diagnostic("node").get("message", ""), 2.0, "a diagnostic")
     assert not node.states
     assert all(array.header.stamp.sec > 0 for _, array in node.diagnostics)
+
+
+class SimClock(Player):
+    """/clock, a stream time ahead of which a Team of the same rate never is."""
+
+    def __init__(self, peer) -> None:
+        self.publisher = peer.node.create_publisher(Clock, "/clock", 10)
+        super().__init__(peer, 50.0)
+
+    def publish(self, moment: float) -> None:
+        self.publisher.publish(Clock(clock=stamp(moment)))
+
+    def close(self) -> None:
+        super().close()
+        self.peer.run(lambda: self.peer.node.destroy_publisher(self.publisher))
+
+
+def test_row_14_wall_clock_stamps_among_sim_time_are_one_error(start, play):
+    play(SimClock)
+    robots = play(Team, ["v0", "v1", "v2", "v3"])
+
+    def edit(name, message):
+        if name == "v3":
+            message.header.stamp = stamp(time.time())
+        return message
+
+    robots.edit = edit
+    node = start(use_sim_time=True)
+    wait_until(lambda: "stamps of v3" in node.diagnostic("node").get("message", ""), 5.0, f"an error; log:\n{node.log}")
+    assert node.diagnostic("node")["level"] == "2" and "is wall time mixed with sim time?" in node.log
+    offset = float(node.diagnostic("agents")["clock offset of v3 (s)"])
+    assert offset == pytest.approx(time.time() - robots.now, abs=60.0)
+    all_seen(node, robots.names[:3])  # the others go on
 
 
 class Array(Player):

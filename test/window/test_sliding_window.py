@@ -304,8 +304,32 @@ def test_clock_offsets():
         for agent, ahead in enumerate([0.0, 0.2, 0.0, -0.1]):
             observation = Observation(stamp + ahead, "team", f"r{agent}", path(agent, stamp))
             window.add(observation, now=stamp + 7.0 + rng.exponential(0.01))
-    np.testing.assert_allclose(window.clock_offsets, [0.0, 0.2, 0.0, -0.1], atol=0.005)
-    assert np.isnan(team(TEAM).clock_offsets).all()
+    assert window.clock_offsets == pytest.approx({"r0": 0.0, "r1": 0.2, "r2": 0.0, "r3": -0.1}, abs=0.005)
+    assert team(TEAM).clock_offsets == {}
+
+
+@pytest.mark.parametrize("names", [None, TEAM])
+@pytest.mark.parametrize("ahead", [1.7e9, -20.0])
+def test_clock_offset_of_an_agent_whose_stamps_are_too_far_off_to_be_used(names, ahead):
+    window = team(names)
+
+    def run(begin, off):
+        for stamp in begin + np.arange(100) / 50:
+            for agent in range(4):
+                moment = stamp + off * (agent == 3)
+                window.add(Observation(moment, "team", f"r{agent}", path(agent, stamp)), now=stamp + 7.0)
+
+    run(50.0, ahead)
+    assert window.resets <= 1 and window.rejected["stamp far from the group's"] > 90
+    assert window.clock_offsets == pytest.approx({"r0": 0.0, "r1": 0.0, "r2": 0.0, "r3": ahead})
+    run(52.0, 0.0)
+    assert window.clock_offsets == pytest.approx(dict.fromkeys(TEAM, 0.0), abs=1e-9)
+    run(54.0, ahead)
+    stream_alone = window.newest + np.arange(1, 60) / 50
+    for stamp in stream_alone:  # r3 falls silent: what its clock was is forgotten after stale_timeout
+        for agent in range(3):
+            window.add(Observation(stamp, "team", f"r{agent}", path(agent, stamp)), now=stamp + 7.0)
+    assert window.clock_offsets["r3"] == pytest.approx(0.0, abs=1e-9)
 
 
 # ---------------------------------------------------------------- who is seen
