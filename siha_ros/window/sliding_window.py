@@ -114,6 +114,8 @@ class SlidingWindow:
     _known_names: list[str]
     _known_index: NDArray[np.int64]
     _known_rows: NDArray[np.int64]
+    _astray: dict[str, tuple[float, float]]
+    """Delay and arrival (s) of the newest sample of agents for whose stamps it was not used."""
 
     def __init__(
         self,
@@ -480,7 +482,7 @@ class SlidingWindow:
     def _clear(self) -> None:
         self.newest = self._started = self._resumed = math.nan
         self._suspects.clear()
-        self._astray: dict[str, tuple[float, float]] = {}  # delay and arrival (s) of newest samples that were not used
+        self._astray = {}
         if not self.fixed:
             self.names = []
         p = self.parameters
