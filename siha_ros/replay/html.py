@@ -59,24 +59,21 @@ def _errors_by_time(result: Mapping[str, Any]) -> Figure:
     figure, (axes,) = _figure(1)
     for number, (method, rows) in enumerate(result["curve"].items()):
         axes.plot(*zip(*rows, strict=True), **_line(method, number))
-    axes.set(xlabel="s since the agent was last seen", ylabel="root mean square error, cm", ylim=(0, None))
-    axes.legend(frameon=False)
+    axes.set(xlabel="s since the agent was last seen", ylabel="root mean square error, cm", yscale="log")
+    _legend(figure, axes)
     return figure
 
 
 def _errors_by_agent(result: Mapping[str, Any]) -> Figure:
     figure, (axes,) = _figure(1)
-    methods, agents = list(result["methods"]), list(result["agents"])
-    width = 0.8 / len(methods)
-    for number, method in enumerate(methods):
-        heights = [result["agents"][agent].get(method) or 0.0 for agent in agents]
-        places = [place - 0.4 + (number + 0.5) * width for place in range(len(agents))]
-        axes.bar(places, heights, width, color=COLOURS[number % len(COLOURS)], label=method_title(method))
-    axes.set_xticks(
-        range(len(agents)), agents, rotation=45 if len(agents) > 8 else 0, ha="right" if len(agents) > 8 else "center"
-    )
-    axes.set_ylabel("root mean square error, cm")
-    axes.legend(frameon=False)
+    agents = list(result["agents"])
+    for number, method in enumerate(result["methods"]):
+        errors = [result["agents"][agent].get(method) for agent in agents]
+        axes.plot(agents, errors, **_line(method, number) | {"linestyle": "", "marker": "o"})
+    axes.set(ylabel="root mean square error, cm", yscale="log")
+    if len(agents) > 8:
+        axes.tick_params("x", rotation=60)
+    _legend(figure, axes)
     return figure
 
 
@@ -101,9 +98,13 @@ def _forecasts(result: Mapping[str, Any]) -> Figure:
         for number, (method, steps) in enumerate(methods.items()):
             rows = [(float(ahead), errors["rmse_cm"]) for ahead, errors in steps.items() if errors]
             axis.plot(*zip(*rows, strict=True), **_line(method, number))
-        axis.set(xlabel="s ahead", ylabel=f"forecast error of agents {group}, cm", ylim=(0, None))
-    axes[0].legend(frameon=False)
+        axis.set(xlabel="s ahead", ylabel=f"forecast error of agents {group}, cm", yscale="log")
+    _legend(figure, axes[0])
     return figure
+
+
+def _legend(figure: Figure, axes: Any) -> None:
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False)
 
 
 def _line(method: str, number: int) -> dict[str, Any]:

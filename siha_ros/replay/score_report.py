@@ -43,14 +43,8 @@ def report(score: Score, *, body: bool, **about: Any) -> dict[str, Any]:
             for block, (edges, same, apart) in score.agreement.items()
         },
         "forecast": {
-            group: {
-                method: {
-                    f"{ahead:.3g}": errors(_chosen(guesses, np.isclose(guesses.seconds, ahead))) for ahead in steps
-                }
-                for method, guesses in methods.items()
-            }
+            group: {method: _by_step(guesses) for method, guesses in methods.items()}
             for group, methods in ahead.items()
-            for steps in [np.unique(methods["siha"].seconds.round(6))]
         },
         "forecast_deviation": {group: coverage(methods["siha"]) for group, methods in ahead.items()},
         "reasons": dict(score.reasons.most_common()),
@@ -90,6 +84,11 @@ def _by_bin(guesses: Guesses, bins: Mapping[str, float], figures: Any) -> dict[s
     place = np.searchsorted(list(bins.values()), guesses.seconds)
     out = {label: figures(_chosen(guesses, place == number)) for number, label in enumerate(bins)}
     return out | {"all": figures(guesses)}
+
+
+def _by_step(guesses: Guesses) -> dict[str, Any]:
+    milliseconds = (1e3 * guesses.seconds).round().astype(int)
+    return {f"{step / 1e3:g}": errors(_chosen(guesses, milliseconds == step)) for step in np.unique(milliseconds)}
 
 
 def _chosen(guesses: Guesses, rows: NDArray[np.bool_]) -> Guesses:
@@ -170,7 +169,7 @@ def headline(result: Mapping[str, Any]) -> list[str]:
     return [
         f"{result['bag']}: {result['duration_s']:.1f} s, bundle {result['bundle']}, {result['rate_hz']:g} estimates a"
         f" second, {result['times_real_time']:.1f} times real time with nothing hidden",
-        f"hidden for {result['for_s']:g} s from {result['at_s']:g} s on{swept} ({result['losses']} losses,"
+        f"hidden for {result['for_s']:g} s from {result['at_s']:.3g} s on{swept} ({result['losses']} losses,"
         f" {result['estimates']} estimates): {hidden}",
         f"errors by name in the newest frame; one estimate: p50 {ms['p50']:.1f} ms, p99 {ms['p99']:.1f} ms;"
         f" not finite: {result['nonfinite']}",
