@@ -4,6 +4,7 @@
     ros2 launch siha_ros siha.launch.py agents:=robot_1,robot_2,robot_3 topics:=/{agent}/odom
     ros2 launch siha_ros siha.launch.py simulator:=true viewer:=true
     ros2 launch siha_ros siha.launch.py player:=FOLDER limb:=left_arm rviz:=true
+    ros2 launch siha_ros siha.launch.py bag:=RECORDING topics:=/{agent}/odom viewer:=true
 
 An argument that is left empty leaves the value of the parameter file as it is.
 """
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, OpaqueFunction
+from ament_index_python.packages import PackageNotFoundError, get_package_share_directory
+from launch import Action, LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from siha_ros.resources import config_path
 
+NODE_STARTS_IN = "10"  # s
 ARGUMENTS = {
     "bundle": ("", "trained model: name of a shipped one, or path of a bundle's folder"),
     "agents": ("", "names of the agents, with commas between; empty: all whose topic matches"),
@@ -30,26 +33,32 @@ ARGUMENTS = {
     "simulator": ("false", "start a simulated robot team: true or false"),
     "player": ("", "play motion capture: a folder with one .asf file and .amc files"),
     "limb": ("left_arm", "limb that the player hides: left_arm, right_arm, left_leg or right_leg"),
+    "bag": ("", "play a bag (rosbag2 or ROS 1) to the node, in the bag's time: use_sim_time becomes true"),
     "viewer": ("false", "show the output in a browser: true or false"),
     "port": ("8080", "port of the viewer"),
     "rviz": ("false", "show the output in RViz: true or false"),
 }
 
 
-def start(context: LaunchContext) -> list[Node]:
+def start(context: LaunchContext) -> list[Action]:
     """The processes that the arguments ask for."""
     given = {name: LaunchConfiguration(name).perform(context).strip() for name in ARGUMENTS}
     namespace = given["namespace"].strip("/")
     common = {"package": "siha_ros", "namespace": namespace, "output": "screen", "emulate_tty": True}
-    clock = {"use_sim_time": flag(given, "use_sim_time")}
+    clock = {"use_sim_time": flag(given, "use_sim_time") or bool(given["bag"])}
     parameters = [*parameter_files(given), node_parameters(given) | clock]
-    nodes = [Node(executable="siha_node", name="siha", parameters=parameters, **common)]
+    nodes: list[Action] = [Node(executable="siha_node", name="siha", parameters=parameters, **common)]
     if flag(given, "simulator"):
         nodes.append(Node(executable="siha_simulator", arguments=["--duration", "0"], **common))
     full_name = f"/{namespace}/siha" if namespace else "/siha"
     if given["player"]:
         options = ["--limb", given["limb"], "--siha", full_name, "--bundle", given["bundle"] or "body"]
         nodes.append(Node(executable="siha_player", arguments=[given["player"], *options], **common))
+    if given["bag"] and ros2_bag_plays(Path(given["bag"])):
+        nodes.append(ExecuteProcess(cmd=ros2_bag_command(given["bag"]), output="screen"))
+    elif given["bag"]:
+        options = ["--siha", full_name, "--wait-for", "siha"]
+        nodes.append(Node(executable="siha_bag_player", arguments=[given["bag"], *options], **common))
     if flag(given, "viewer"):
         nodes.append(Node(executable="siha_viewer", arguments=["--node", full_name, "--port", given["port"]], **common))
     if flag(given, "rviz"):
@@ -58,6 +67,20 @@ def start(context: LaunchContext) -> list[Node]:
         topic = [("/siha/markers", f"{full_name}/markers")]
         nodes.append(Node(executable="rviz2", arguments=arguments, parameters=[clock], remappings=topic, **display))
     return nodes
+
+
+def ros2_bag_plays(path: Path) -> bool:
+    """Whether `ros2 bag` is installed and reads this bag; the package's own player reads all others."""
+    try:
+        get_package_share_directory("ros2bag")
+    except PackageNotFoundError:
+        return False
+    return (path / "metadata.yaml").is_file()
+
+
+def ros2_bag_command(path: str) -> list[str]:
+    """`ros2 bag play` with /clock; it begins when the node has had the time to load its model."""
+    return ["ros2", "bag", "play", path, "--clock", "100", "--delay", NODE_STARTS_IN]
 
 
 def parameter_files(given: dict[str, str]) -> list[str]:

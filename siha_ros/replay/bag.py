@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,6 +129,27 @@ class Bag:
         except (AnyReaderError, KeyError) as error:
             raise BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {error}") from error
 
+    @cached_property
+    def ros2_types(self) -> Typestore:
+        """The bag's types as ROS 2 writes them: a Header of ROS 1 has a field more."""
+        if not self.ros1:
+            return self.typestore
+        store = get_typestore(Stores.EMPTY)
+        header = get_typestore(Stores.ROS2_JAZZY).fielddefs["std_msgs/msg/Header"]
+        types = {RENAMED.get(name, name): fields for name, fields in self.typestore.fielddefs.items()}
+        store.register({**types, "std_msgs/msg/Header": header})
+        return store
+
+    @staticmethod
+    def ros2_kind(kind: str) -> str:
+        """The name in ROS 2 of a type of the bag."""
+        return RENAMED.get(kind, kind)
+
+    def ros2(self, entry: Entry) -> tuple[str, bytes | memoryview]:
+        """Type and encoding in ROS 2 of an entry."""
+        kind = self.ros2_kind(entry.connection.msgtype)
+        return kind, self.ros2_types.ros1_to_cdr(entry.raw, kind) if self.ros1 else entry.raw
+
     def close(self) -> None:
         """Close the files."""
         self._reader.close()
@@ -156,7 +178,6 @@ class BagWriter:
         self._writer.open()
         self._messages = MessageFactory(own_types())
         self.new = self._messages.new
-        self._copied_types = _ros2_types(source)
         self._copies: dict[tuple[int, int], Connection] = {}
         self._own: dict[str, Connection] = {}
 
@@ -164,12 +185,9 @@ class BagWriter:
         """Write a message of the source as it is; one of ROS 1 in the encoding of ROS 2."""
         found = entry.connection
         key = found.id, id(found.owner)
-        kind = RENAMED.get(found.msgtype, found.msgtype)
+        kind, raw = self._source.ros2(entry)
         if key not in self._copies:
-            self._copies[key] = self._connection(entry.topic, kind, self._copied_types, _offered_qos(found))
-        raw: bytes | memoryview = entry.raw
-        if self._source.ros1:
-            raw = self._copied_types.ros1_to_cdr(raw, kind)
+            self._copies[key] = self._connection(entry.topic, kind, self._source.ros2_types, offered_qos(found))
         self._writer.write(self._copies[key], entry.time_ns, raw)
 
     def write(self, topic: str, kind: str, time_ns: int, message: Any) -> None:
@@ -230,18 +248,8 @@ def _field(node: Nodetype, detail: Any) -> tuple[Any, Any]:
     return (lambda factory: [factory.new(inner_detail) for _ in range(size)]), list
 
 
-def _ros2_types(bag: Bag) -> Typestore:
-    """The bag's types as ROS 2 writes them: a Header of ROS 1 has a field more."""
-    if not bag.ros1:
-        return bag.typestore
-    store = get_typestore(Stores.EMPTY)
-    header = get_typestore(Stores.ROS2_JAZZY).fielddefs["std_msgs/msg/Header"]
-    types = {RENAMED.get(name, name): fields for name, fields in bag.typestore.fielddefs.items()}
-    store.register({**types, "std_msgs/msg/Header": header})
-    return store
-
-
-def _offered_qos(connection: Connection) -> list[Qos]:
+def offered_qos(connection: Connection) -> list[Qos]:
+    """How the topic was published; a latched one of ROS 1 is transient local in ROS 2."""
     if isinstance(connection.ext, ConnectionExtRosbag2):
         return list(connection.ext.offered_qos_profiles)
     if not connection.ext.latching:
