@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -31,8 +31,8 @@ from siha_ros.replay.losses import error_table, error_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
-    "any": {"nri": 7500, "nri_visible": 0, "hsp_sa": 10_000, "hsp_sg": 8000},
-    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 14_000, "hsp_sg": 10_000},
+    "any": {"nri": 7500, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
+    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 7000, "hsp_sg": 6000},
 }
 CHUNK = 250  # windows that are looked at together
 
@@ -66,14 +66,12 @@ def new_modules(kind: str, hidden_counts: tuple[int, ...]) -> SpringsModules:
     """Untrained networks of a set ("fresh" or "any")."""
 
     config = NRIConfig(FRAMES, FEATURES, difference_gain=30.0, decoder_width=128, output_gain=0.05, tied=kind == "any")
+    sizes = {hidden: HSPConfig(FRAMES, FEATURES, hidden, difference_gain=30.0) for hidden in hidden_counts}
     return SpringsModules(
         NRI(config),
         NRI(config) if kind == "fresh" else None,
-        {hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden)) for hidden in hidden_counts},
-        {
-            hidden: HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, alphas=list(PAPER_ALPHAS)))
-            for hidden in hidden_counts
-        },
+        {hidden: HiddenStatePredictor(size) for hidden, size in sizes.items()},
+        {hidden: HiddenStatePredictor(replace(size, alphas=list(PAPER_ALPHAS))) for hidden, size in sizes.items()},
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 @dataclass
@@ -57,6 +58,12 @@ class Scale:
         """``[..., 2 P]`` to positions (m) and velocities (m/s)."""
         positions, velocities = features.chunk(2, -1)
         return positions * self.position, velocities * self.velocity
+
+
+def with_differences(states: Tensor, gain: float) -> Tensor:
+    """States ``[..., T, D]`` and, beside them, their changes from frame to frame times ``gain``: ``[..., T, 2 D]``, the
+    first of which is 0."""
+    return torch.cat([states, F.pad(states.diff(dim=-2), (0, 0, 1, 0)) * gain], -1)
 
 
 def backward_velocity(positions: Tensor, dt: float) -> Tensor:

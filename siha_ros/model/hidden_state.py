@@ -20,6 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from siha_ros.model.frame import with_differences
 from siha_ros.model.set_transformer import PMA, SAB
 
 PAPER_ALPHAS = (0.0, 1.0, 5.0, 1e9)
@@ -35,6 +36,8 @@ class HSPConfig:
     embedding: "mlp" on flattened trajectories or "conv", 1-D convolutions over time.
     identities: 0 for like agents (unordered slots). Otherwise the number of named agents: slot = identity, each visible
         agent is told apart by a learned vector, and the hidden ones are named by index in forward.
+    difference_gain: 0 for the paper's input; otherwise frame differences times this gain go in as further features. A
+        hidden agent shows in the accelerations of the visible ones, which are some 100 times smaller than their states.
     """
 
     frames: int
@@ -45,6 +48,7 @@ class HSPConfig:
     alphas: list[float] = field(default_factory=list)
     embedding: str = "mlp"
     identities: int = 0
+    difference_gain: float = 0.0
 
     def __post_init__(self) -> None:
         if self.alphas and len(self.alphas) != self.heads:
@@ -81,12 +85,13 @@ class HiddenStatePredictor(nn.Module):
         super().__init__()
         self.config = config
         width, heads, flat = config.width, config.heads, config.frames * config.features
+        features = config.features * (2 if config.difference_gain else 1)
         if config.embedding == "mlp":
             self.embed: nn.Module = nn.Sequential(
-                nn.Flatten(2), nn.Linear(flat, width), nn.ReLU(), nn.Linear(width, width)
+                nn.Flatten(2), nn.Linear(config.frames * features, width), nn.ReLU(), nn.Linear(width, width)
             )
         else:
-            self.embed = TrajectoryConvolution(config.features, width)
+            self.embed = TrajectoryConvolution(features, width)
         if config.identities:
             self.identity = nn.Parameter(torch.randn(config.identities, width) * 0.1)
         self.encode1 = SAB(width, heads)
@@ -110,6 +115,8 @@ class HiddenStatePredictor(nn.Module):
         config = self.config
         if (structure is not None) != bool(config.alphas):
             raise ValueError("structure goes with alphas: HSP-sg needs it and HSP-sa takes none")
+        if config.difference_gain:
+            visible = with_differences(visible, config.difference_gain)
         tokens = self.embed(visible)
         seeds = None
         if config.identities:

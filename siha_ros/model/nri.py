@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_incoming
+from siha_ros.model.frame import with_differences
 
 
 @dataclass
@@ -164,8 +165,7 @@ class Encoder(nn.Module):
                 f"encoder input {tuple(x.shape)}, expected [B, A, {self.config.frames}, {self.config.features}]"
             )
         if self.config.difference_gain:
-            change = F.pad(x.diff(dim=2), (0, 0, 1, 0)) * self.config.difference_gain
-            x = torch.cat([x, change], -1)
+            x = with_differences(x, self.config.difference_gain)
         pairs = self.pair1(self.embed(x.flatten(2))) if self.config.encoder == "mlp" else self.mix(self.pair1(x))
         nodes = self.node(pairs.sum(2) / agents)
         logits = self.out(self.pair2(nodes, pairs)).float()

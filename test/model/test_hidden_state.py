@@ -192,6 +192,17 @@ def test_slots_of_named_agents_follow_their_names():
     assert not torch.allclose(hsp(visible[:, order], names=(seen, torch.tensor([7, 3]))), both, atol=1e-3)
 
 
+@pytest.mark.parametrize("embedding", ["mlp", "conv"])
+def test_difference_gain_shows_scaled_frame_differences_to_the_embedding(embedding):
+    hsp, shown = make_hsp(embedding=embedding, difference_gain=30.0), []
+    hsp.embed.register_forward_pre_hook(lambda module, args: shown.append(args[0]))
+    x = trajectories()
+    difference = torch.zeros_like(x)
+    difference[:, :, 1:] = 30 * (x[:, :, 1:] - x[:, :, :-1])
+    assert hsp(x).shape == (2, HIDDEN, FRAMES, FEATURES)
+    assert torch.allclose(shown[0], torch.cat([x, difference], -1), atol=1e-5)
+
+
 def test_both_predictors_hold_the_same_weights():
     """What lets HSP-sg start from HSP-sa; the strengths are settings, not weights."""
     sa, sg = make_hsp().state_dict(), make_hsp(alphas=list(PAPER_ALPHAS)).state_dict()
