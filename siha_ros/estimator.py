@@ -8,7 +8,7 @@ have theirs in :mod:`siha_ros.body_estimator`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
 OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
+UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -87,8 +88,9 @@ class _Memory:
     """What a team estimate leaves to the next one: the belief in each edge (log odds of the guiding type ``[A, A]``)
     and, of the n agents that were not seen throughout, their smoothed states ``[n, T, 2 P]`` and the filter's mean
     ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in metres and seconds of the stream's own frame;
-    guessed: newest positions of agents that were never seen. track ``[A, n, P]``: positions at track_times ``[n]``, NaN
-    where not observed: the window's, and those of a little before it."""
+    guessed: newest positions of agents that were never seen; placed: those first placed by what the others do, and not
+    seen since. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed: the window's, and those
+    of a little before it."""
 
     time: float
     log_odds: Array
@@ -98,6 +100,7 @@ class _Memory:
     mean: Array
     information: Array
     guessed: dict[str, Array]
+    placed: frozenset[str]
     track_times: Array
     track: Array
 
@@ -105,7 +108,8 @@ class _Memory:
 @dataclass
 class _Completion:
     """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in
-    :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known."""
+    :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known. explained: whether the dynamics found
+    hidden trajectories within the world that training knew; if not, these are continued at constant velocity."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -114,6 +118,7 @@ class _Completion:
     filtered: Tensor
     filtered_information: Tensor
     guessed: NDArray[np.bool_]
+    explained: bool = True
 
 
 class TeamEstimator:
@@ -164,6 +169,7 @@ class TeamEstimator:
         reason says why."""
         began = time.perf_counter()
         memory = _recall(window, previous)
+        window = _without_spikes(window, self.bundle.config.ranges.speed)
         unfit = self._unfit(window)
         if unfit:
             return self._extrapolate(window, unfit, memory, began)
@@ -179,9 +185,8 @@ class TeamEstimator:
         visible = self._states(window, order[: len(order) - len(missing)], frame)
         if len(missing):
             done = self._complete(window, order, missing, frame, visible, memory)
-            farthest = float(done.hidden[..., : self.dims].norm(dim=-1).max()) * self.scale.position
-            if not farthest <= BELIEVABLE * self.bundle.config.ranges.extent:
-                return self._extrapolate(window, "what explains the others is out of the world", None, began)
+            if not self._believable(done.hidden):
+                return self._extrapolate(window, UNEXPLAINED, memory, began)
         else:
             odds = self._believe(edge_log_odds(self.nri, visible, self.step_variance), window, order, memory)
             nothing = visible[:, :0]
@@ -200,6 +205,10 @@ class TeamEstimator:
         return self._answer(window, order, missing, frame, states, ahead, graph, done, memory, began)
 
     # what the bundle was made for
+
+    def _believable(self, hidden: Tensor) -> bool:
+        farthest = float(hidden[..., : self.dims].norm(dim=-1).max()) * self.scale.position
+        return farthest <= BELIEVABLE * self.bundle.config.ranges.extent
 
     def _unfit(self, window: Window) -> str:
         config = self.bundle.config
@@ -235,7 +244,7 @@ class TeamEstimator:
     def _extrapolate(self, window: Window, why: str, memory: _Memory | None, began: float) -> Estimate:
         estimate = self.fallback.estimate(window)
         estimate.internal = memory  # for the time when the window is one of the bundle's again
-        estimate.reason = ["" if seen else f"extrapolated: {why}" for seen in window.observed[:, -1]]
+        estimate.reason = [f"extrapolated: {why}"] * len(window.names)
         self._deviate(estimate, window, ["constant_velocity"] * len(window.names))
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
@@ -301,14 +310,20 @@ class TeamEstimator:
             step_variance=self.step_variance,
             first_step=first_step,
         )
-        hidden, change = start, 0.0
+        hidden, change, explained = start, 0.0, True
+        filtered = start.transpose(1, 2).flatten(2)
+        certainty = filtered.new_zeros(*filtered.shape, filtered.shape[-1])
         rounds = self.evidence_rounds if fresh else 1
         for _ in range(rounds):
             smoothed = smooth(self.nri.decoder, moving, hidden, graph_of(odds), evidence, iterations=2 if fresh else 1)
+            explained = self._believable(smoothed.hidden)
+            if not explained:  # linearised too far from the truth: what was said before goes on
+                break
             change = float((smoothed.hidden - hidden)[..., : self.dims].abs().max()) * self.scale.position
             hidden = torch.where(shown.isfinite(), shown, smoothed.hidden)
+            filtered, certainty = smoothed.filtered, smoothed.filtered_information
             odds = believe(hidden)
-        return _Completion(hidden, odds, rounds, change, smoothed.filtered, smoothed.filtered_information, ~known)
+        return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, explained)
 
     def _guess(
         self,
@@ -338,7 +353,7 @@ class TeamEstimator:
             refined.hidden[:, slots],
             self._believe(odds, window, order, memory),
             refined.rounds,
-            refined.change,
+            float(refined.moved[..., : self.dims].abs().max()) * self.scale.position,
             nothing.new_zeros(1, len(window.times), 0),
             nothing.new_zeros(1, len(window.times), 0, 0),
             np.ones(len(missing), dtype=bool),
@@ -490,6 +505,10 @@ class TeamEstimator:
         )
         filtered = done.filtered[0].unflatten(-1, (len(tracked), features)).transpose(0, 1)
         track_times, track = _track(window, memory)
+        placed = frozenset() if memory is None else memory.placed
+        guessed = np.zeros(len(order), dtype=bool)
+        still = [window.names[agent] in placed and not window.observed[agent].any() for agent in missing]
+        guessed[missing] = done.guessed | np.array(still, dtype=bool)
         memory = _Memory(
             time=float(window.times[-1]),
             log_odds=done.log_odds[0].cpu().double().numpy()[np.ix_(back, back)],
@@ -501,6 +520,7 @@ class TeamEstimator:
             guessed={window.names[agent]: past[back[agent], -1, : self.dims] for agent in missing}
             if not tracked
             else {},
+            placed=frozenset(window.names[agent] for agent in np.flatnonzero(guessed)),
             track_times=track_times,
             track=track,
         )
@@ -508,14 +528,14 @@ class TeamEstimator:
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
         agents, steps = len(order), len(future_steps)
         velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
-        guessed = np.zeros(agents, dtype=bool)
-        guessed[missing] = done.guessed
         never = ~(np.isfinite(window.last_seen) | window.observed.any(1))
         reason = [
             "never seen: which agent is where is a guess"
             if never[agent]
             else "not seen in the window: placed by what the others do"
             if guessed[agent]
+            else f"extrapolated: {UNEXPLAINED}"
+            if not done.explained and agent in missing
             else ""
             for agent in range(agents)
         ]
@@ -540,7 +560,8 @@ class TeamEstimator:
             reason=reason,
             internal=memory,
         )
-        self._deviate(estimate, window, ["hsp" if why else "siha" for why in reason])
+        tables = ["constant_velocity" if why.startswith("extrapolated") else "hsp" if why else "siha" for why in reason]
+        self._deviate(estimate, window, tables)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -553,6 +574,10 @@ class TeamEstimator:
             rows = [row for row, name in enumerate(tables) if name == table]
             width[rows], radius[rows] = errors[table].at(since[rows], growing=table == "constant_velocity")
         width[window.observed], radius[window.observed] = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
+        bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
+        width[bridged], radius[bridged] = errors["constant_velocity"].at(
+            (window.times - window.last_seen[:, None])[bridged], growing=True
+        )
         eye = np.eye(self.dims)
         estimate.covariance = width[..., None, None] ** 2 * eye
         estimate.position_95 = radius
@@ -600,6 +625,31 @@ def _recall(window: Window, previous: Estimate | None) -> _Memory | None:
     ]
     largest = np.nan_to_num(apart).reshape(len(window.names), -1).max(1)
     return None if np.median(largest) > OTHER_STREAM else memory
+
+
+def _without_spikes(window: Window, fastest: float) -> Window:
+    """The window without single frames in which an agent was elsewhere, farther than it moves at ``fastest`` (m/s,
+    within the team): one wrong sample must not cost the estimate of the others. An agent that is elsewhere, or fast,
+    for longer than a frame is left as it is."""
+
+    def fast(frames: int) -> NDArray[np.bool_]:
+        steps = (window.positions[:, frames:] - window.positions[:, :-frames]) / (frames * window.dt)
+        middle = np.nanmedian(np.where(np.isfinite(steps).any(0), steps, 0.0), axis=0)
+        result: NDArray[np.bool_] = np.nan_to_num(np.linalg.norm(steps - middle, axis=-1)) > fastest
+        return result
+
+    step, two = fast(1), fast(2)
+    spike = np.zeros_like(window.observed)
+    spike[:, 1:-1] = step[:, :-1] & step[:, 1:] & ~two
+    spike[:, 0], spike[:, -1] = step[:, 0] & ~step[:, 1], step[:, -1] & ~step[:, -2]
+    if not spike.any():
+        return window
+    return replace(
+        window,
+        positions=np.where(spike[..., None], np.nan, window.positions),
+        velocities=np.where(spike[..., None], np.nan, window.velocities),
+        observed=window.observed & ~spike,
+    )
 
 
 def _track(window: Window, memory: _Memory | None) -> tuple[Array, Array]:
