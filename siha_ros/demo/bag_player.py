@@ -95,7 +95,7 @@ class BagPublisher:
 
 
 def play(bag: Bag, publisher: BagPublisher, rate: float, stop: threading.Event) -> None:
-    """All messages of a bag at `rate` times the speed of their recording, and /clock at CLOCK_RATE in the bag's time."""
+    """All messages of a bag at `rate` times the speed of the recording, with /clock at CLOCK_RATE of it."""
     begin, tick = time.monotonic(), 0
 
     def wait_until(moment: float) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +39,9 @@ class BagError(ValueError):
     """A bag that cannot be read or written; the message is one line: which, what, what was expected."""
 
 
+@cache
 def own_types() -> Typestore:
-    """The types of ROS 2 and of this package."""
+    """The types of ROS 2 and of this package; nothing may be registered in it."""
     store = get_typestore(Stores.ROS2_JAZZY)
     types = {}
     for file in message_files():
