@@ -28,7 +28,7 @@ from offline_training.stages.limb_predictors import (
     train_limb_hsp_sg,
 )
 from offline_training.stages.linear_path import Completion, Episodes, LinearFit, complete_walk, episodes, fit_linear
-from offline_training.stages.logs import plot_curves, revision, stage_rows
+from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from siha_ros.body_estimator import SHARE, TWO, UNSEEN
@@ -60,6 +60,7 @@ class BodyNetworks:
 def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed: int = 0) -> Path:
     """Fit, train, measure on the validation trials, write the bundle ``out``. Goes on from what is in ``work``."""
     trials = load_subject(data)
+    claim(work, data=data.resolve(), scale=scale, seed=seed)
     began = time.monotonic()
     fit = fit_linear(trials, cache=work / "linear.npz")
     minutes = {"linear_path": round((time.monotonic() - began) / 60, 1)}

@@ -17,7 +17,7 @@ from offline_training.datasets.losses import team_losses
 from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, SpringsWindows, springs_windows
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
-from offline_training.stages.logs import plot_curves, revision, stage_rows
+from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from offline_training.systems.springs import FRAME_DT
@@ -201,6 +201,7 @@ def train_bundle(
     """``siha train springs_team``: train, measure on validation runs, write the bundle ``out``. Goes on from what is in
     ``work``."""
     counts = (1, 2) if kind == "any" else (2,)
+    claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind])
     modules = train_modules(kind, work, samples=samples, scale=scale, seed=seed, hidden_counts=counts)
     return finish_bundle(kind, out, work, modules, seed=seed, losses=max(10, round(100 * scale)))
 

@@ -1,4 +1,5 @@
-"""What a training leaves beside its weights: the logs of its stages, curves of them, the revision of the code."""
+"""What a training leaves beside its weights: its options, the logs of its stages, curves of them, the revision of the
+code."""
 
 from __future__ import annotations
 
@@ -10,6 +11,21 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+
+def claim(work: Path, **options: object) -> None:
+    """Note in ``work/options.json`` what is trained there. Raises ValueError, in one line, where a training with other
+    options left its checkpoints: going on from those would make a bundle that says what is not so."""
+    note = work / "options.json"
+    mine = json.loads(json.dumps(options, default=str))
+    if note.exists():
+        theirs = json.loads(note.read_text())
+        other = [f"{key} {theirs.get(key)} (now {mine.get(key)})" for key in mine if mine.get(key) != theirs.get(key)]
+        if other:
+            raise ValueError(f"{work} holds a training with {', '.join(other)}: choose another --work, or remove it")
+        return
+    work.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(mine) + "\n")
 
 
 def plot_curves(work: Path) -> None:
