@@ -210,12 +210,16 @@ def evaluation_table(result: Mapping[str, Any]) -> str:
         f"hidden ({lost}): {', '.join(result['hidden'])}; compared: {result['alignment']}",
     ]
     tail = []
+    for part, found in (result.get("against_best_baseline") or {}).items():
+        low, high = found["difference_cm_ci"]
+        apart = f"{found['difference_cm']:+.2f} cm (95 %, over windows: {low:+.2f} to {high:+.2f})"
+        tail.append(f"siha against {found['baseline']}, mean error, {part}: {apart}")
     if "floor" in result:
         share, floor = result["floor"]["agents_percent"], result["floor"]["mse_hsp_mean"]
-        tail = [
+        tail.append(
             f"{share:.2f} % of the hidden agents have no path to one that is seen: "
             f"they add {floor:.2g} to the mean MSE of whatever method"
-        ]
+        )
     return "\n".join([*head, "", *columns(rows), *tail])
 
 

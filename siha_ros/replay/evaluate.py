@@ -130,6 +130,9 @@ def evaluate(
         "alignment": "unordered slots matched to the truth once per window" if task.aligned else "by name",
         "methods": {name: figures(answer, task, config) for name, answer in answers.items()},
     }
+    if "siha" in answers and task.hidden:
+        rivals = {name: answer for name, answer in answers.items() if name in methods and name not in LEARNED}
+        report["against_best_baseline"] = against_best(answers["siha"], rivals, task, config)
     if task.edges is not None:
         report["floor"] = unknowable(task)
     return report
@@ -298,7 +301,9 @@ def estimator_answers(
         complete = torch.cat([task.states[:, : task.seen, task.frames - 1], answer.hidden[:, :, -1]], 1)
         parts = zip(*(part.split(_chunk(task)) for part in (answer.graph, complete, task.future)), strict=True)
         nri = bundle.nri()
-        answer.onestep = torch.cat([_future(nri, graph, now, later, task.seen)[0] for graph, now, later in parts])
+        device = next(nri.parameters()).device
+        moved = ([part.to(device) for part in row] for row in parts)
+        answer.onestep = torch.cat([_future(nri, graph, now, later, task.seen)[0] for graph, now, later in moved])
     else:  # a baseline goes on at constant velocity
         answer.onestep = answer.openloop.clone()
         now = task.states[:, : task.seen, task.frames - 1 : -1]
@@ -334,9 +339,8 @@ def figures(answer: Answer, task: Task, config: BundleConfig) -> dict[str, Any]:
 
     squares = distances = None
     if answer.hidden is not None and task.hidden:
-        wrong = (answer.hidden - task.truth)[:, :, task.lost_at :]
-        squares = wrong.square().flatten(1).mean(1)
-        distances = wrong[..., : config.dims].norm(dim=-1) * config.scale.position
+        squares = (answer.hidden - task.truth)[:, :, task.lost_at :].square().flatten(1).mean(1)
+        distances = _distances(answer, task, config)
     put("mse_hsp_mean", squares)
     put("mse_hsp_median", squares, "median")
     for kind, predicted in (("onestep", answer.onestep), ("openloop", answer.openloop)):
@@ -350,6 +354,27 @@ def figures(answer: Answer, task: Task, config: BundleConfig) -> dict[str, Any]:
     put("error_cm_window", None if distances is None else distances.flatten(1).mean(1), factor=100)
     put("error_cm_newest", None if distances is None else distances[..., -1].mean(1), factor=100)
     put("rmse_cm_newest", None if distances is None else distances[..., -1].square().mean(1), "root", factor=100)
+    return out
+
+
+def _distances(answer: Answer, task: Task, config: BundleConfig) -> Tensor:
+    """Errors [n, H, T - lost_at] of the hidden agents' positions (m)."""
+    assert answer.hidden is not None
+    wrong = (answer.hidden - task.truth)[:, :, task.lost_at :, : config.dims]
+    return wrong.norm(dim=-1) * config.scale.position
+
+
+def against_best(siha: Answer, rivals: Mapping[str, Answer], task: Task, config: BundleConfig) -> dict[str, Any] | None:
+    """By how much (cm, below 0: closer) the mean error of siha differs from that of the best other method, on the same
+    windows: ``window`` over all frames, ``newest``; each with its 95 % interval over windows."""
+    out: dict[str, Any] = {}
+    for name, part in (("window", slice(None)), ("newest", slice(-1, None))):
+        means = {rival: _distances(answer, task, config)[..., part].mean((1, 2)) for rival, answer in rivals.items()}
+        if not means:
+            return None
+        best = min(means, key=lambda rival: float(means[rival].mean()))
+        apart = 100 * (_distances(siha, task, config)[..., part].mean((1, 2)) - means[best]).double().numpy()
+        out[name] = {"baseline": best, "difference_cm": float(apart.mean()), "difference_cm_ci": interval(apart)}
     return out
 
 

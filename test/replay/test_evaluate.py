@@ -98,6 +98,17 @@ def test_hold_is_off_by_the_way_since_the_loss(estimator):
     assert found["mse_fsp_onestep_visible"] < 1e-9 and found["mse_fsp_openloop_visible"] < 1e-9
 
 
+def test_siha_is_compared_with_the_best_baseline_window_by_window(estimator):
+    truth = recording(20)
+    truth.positions[:, 3:] = np.array([3.0, 4.0]) * 0.1 * np.arange(FRAMES + 4)[:, None]  # 5 m/s
+    methods = {"siha": Hold(horizon=HORIZON), "hold": Hold(horizon=HORIZON), "perfect": Oracle(truth, False)}
+    report = evaluate(estimator.bundle, truth, HIDDEN, methods, lost_at=4, data="", seed=0, networks=False)
+    for part, expected in (("window", 125), ("newest", 200)):
+        found = report["against_best_baseline"][part]
+        assert found["baseline"] == "perfect"
+        np.testing.assert_allclose([found["difference_cm"], *found["difference_cm_ci"]], expected, rtol=1e-5)
+
+
 def test_figures_are_means_over_windows_with_their_intervals(estimator):
     config = estimator.bundle.config
     task = Task(torch.zeros(2, AGENTS, FRAMES + 3, 4), None, 2, 0, FRAMES, True)
