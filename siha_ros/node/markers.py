@@ -35,7 +35,7 @@ class MarkerScene:
 
     Attributes:
         size: diameter of an agent (m).
-        edge_threshold: edges of less probability are not drawn.
+        edge_threshold: edges are drawn whose probability is over this.
         new: makes the messages.
     """
 
@@ -90,10 +90,13 @@ class MarkerScene:
         return markers
 
     def _edges(self, scene: Scene) -> list[Any]:
-        """One line per pair whose stronger direction reaches the threshold; stronger is more opaque."""
-        strength = scene.estimate.adjacency[..., 1:].sum(axis=-1)
+        """One line per pair whose stronger direction is over the threshold; stronger is more opaque. Types that are all
+        equally likely say nothing, which is no edge."""
+        adjacency = scene.estimate.adjacency
+        known = adjacency.max(axis=-1) > adjacency.min(axis=-1)
+        strength = np.where(known, adjacency[..., 1:].sum(axis=-1), 0.0)
         strength = np.minimum(np.triu(np.maximum(strength, strength.T), k=1), 1.0)
-        pairs = np.argwhere((strength >= self.edge_threshold) & (strength > 0.0)).tolist()
+        pairs = np.argwhere(strength > self.edge_threshold).tolist()
         if not pairs:
             return []
         points = [self._point(p) for p in scene.positions(scene.estimate.positions[:, -1:])[:, 0].tolist()]

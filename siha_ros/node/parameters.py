@@ -206,7 +206,7 @@ class Parameters:
         0.3, "A sample of less confidence counts as untracked.", name="visibility.min_confidence", low=0.0, high=1.0
     )
     markers_edge_threshold: float = _parameter(
-        0.5, "Edges of less probability are not drawn.", name="markers.edge_threshold", low=0.0, high=1.0
+        0.5, "Edges of this probability or less are not drawn.", name="markers.edge_threshold", low=0.0, high=1.0
     )
     markers_size: float = _parameter(
         0.0,

@@ -40,7 +40,7 @@ class View:
     """What the user wants to see.
 
     Attributes:
-        threshold: edges below this probability are not drawn.
+        threshold: edges are drawn whose probability is over this.
         focus: name of the one agent whose edges are drawn, None for all.
     """
 
@@ -234,7 +234,7 @@ def _edges(group: Group, view: View) -> Tubes:
     agent = np.array([place[graph.names[k]] for k in rows], dtype=int)
     probability = graph.probability[np.ix_(rows, rows)]
     touches_hidden = states.hidden[agent][:, None] | states.hidden[agent][None, :]
-    wanted = probability >= max(view.threshold, 1e-6)
+    wanted = probability > view.threshold
     np.fill_diagonal(wanted, False)
     if view.focus in place:
         focus = agent == place[view.focus]

@@ -86,10 +86,13 @@ def forecast_of(message: Forecast) -> Paths:
 
 
 def graph_of(message: InteractionGraph) -> Graph:
-    """The message as the viewer keeps it: the probability of the guiding type of interaction."""
+    """The message as the viewer keeps it: the probability of the guiding type of interaction, 0 where all types are
+    equally likely, since nothing is known there."""
     count = len(message.agents)
     probability = np.array(message.probability, dtype=float).reshape(count, count, len(message.edge_types))
-    return Graph(_seconds(message.header), message.group, list(message.agents), probability[:, :, GUIDING_TYPE])
+    known = probability.max(axis=2, initial=0.0) > probability.min(axis=2, initial=1.0)
+    guiding = np.where(known, probability[:, :, GUIDING_TYPE], 0.0)
+    return Graph(_seconds(message.header), message.group, list(message.agents), guiding)
 
 
 def truth_of(message: SkeletonFrame) -> Truth:

@@ -199,6 +199,17 @@ def test_markers_show_status_spread_edges_and_forecast():
         assert q.x**2 + q.y**2 + q.z**2 + q.w**2 == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("threshold", [0.5, 0.3])
+def test_no_edges_where_the_estimate_has_no_graph(threshold):
+    unknown = scene()
+    unknown.estimate.adjacency[:] = (1 - np.eye(3))[..., None] / 2
+    drawn = MarkerScene(size=0.2, edge_threshold=threshold)
+    assert "edges" not in {marker.ns for marker in drawn.message(unknown).markers}
+    unknown.estimate.adjacency[0, 2] = 0.5 - 1e-3, 0.5 + 1e-3
+    (edges,) = (marker for marker in drawn.message(unknown).markers if marker.ns == "edges")
+    assert [xyz(point) for point in edges.points] == [(0.0, 0.0, 1.5), (2.0, 20.0, 0.5)]
+
+
 def test_marker_that_is_gone_is_deleted_once():
     drawn = MarkerScene(size=0.2, edge_threshold=0.5)
     drawn.message(scene())

@@ -194,6 +194,7 @@ def test_edges_run_from_the_sender_to_the_middle_and_obey_threshold_and_focus():
     assert edges.radii[0] > edges.radii[1]
     assert edges.opacities[0] > edges.opacities[1]
     assert len(state.scene(View(threshold=0.2)).edges.starts) == 3
+    assert len(state.scene(View(threshold=0.6)).edges.starts) == 1, "over the threshold, not at it"
     assert len(state.scene(View(threshold=0.0)).edges.starts) == 3, "edges of probability 0 are no edges"
     np.testing.assert_allclose(state.scene(View(focus="c")).edges.starts, [[1, 0, 0]])
     assert len(state.scene(View(focus="gone")).edges.starts) == 2

@@ -81,6 +81,14 @@ def test_graph_keeps_the_sender_in_the_row_and_the_guiding_type():
     np.testing.assert_array_equal(graph.probability, [[0, 0.75], [0, 0]])
 
 
+@pytest.mark.parametrize("types", [2, 3])
+def test_a_graph_that_says_nothing_has_no_edges(types):
+    message = stamped(InteractionGraph(agents=["r1", "r2", "r3"], edge_types=[f"type {k}" for k in range(types)]))
+    unknown = np.repeat((1 - np.eye(3))[..., None] / types, types, axis=2)
+    message.probability = unknown.astype(np.float32).ravel()
+    assert not subscriber.graph_of(message).probability.any()
+
+
 def test_truth():
     message = stamped(SkeletonFrame(joints=["r1", "r2"], positions=np.arange(6.0), tracked=[True, False]))
     truth = subscriber.truth_of(message)
