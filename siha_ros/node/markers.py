@@ -1,4 +1,4 @@
-"""What RViz draws: agents coloured by status, the spread of hidden ones, edges by strength, forecast ribbons.
+"""What RViz draws: agents coloured by status, the 95 % radius of hidden ones, edges by strength, forecast ribbons.
 
 A marker that is no longer drawn is deleted. All orientations are unit quaternions.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from siha_ros.node.messages import NewMessage, Scene, ros_message
 from siha_ros.window.types import Status
@@ -26,8 +25,7 @@ COLOURS = {
     Status.STALE: (0.45, 0.45, 0.45),
 }
 EDGE_COLOUR = (0.20, 0.20, 0.20)
-CHI_95 = {2: 2.4477, 3: 2.7955}  # radius of the 95 % region of a unit normal, by dimensions
-FLAT = 0.01  # m: thickness of an ellipsoid that has no extent in a direction
+FLAT = 0.01  # m: thickness of a planar agent's spread
 
 
 class MarkerScene:
@@ -80,11 +78,10 @@ class MarkerScene:
             marker.color = self._colour(COLOURS[status], 1.0)
             markers.append(marker)
             if scene.reconstructed[index]:
-                axes, turn = ellipsoid(scene.covariances(estimate.covariance[index, -1]))
-                x, y, z = (max(FLAT, 2.0 * CHI_95[dims] * axis) for axis in axes)
-                spread = self._marker(scene, "spread", self._id(name), SPHERE, (x, y, z))
-                spread.pose.position, q = self._point(positions[index]), spread.pose.orientation
-                q.x, q.y, q.z, q.w = turn.tolist()
+                width = max(FLAT, 2.0 * float(estimate.position_95[index, -1]))
+                scale = (width, width, FLAT if dims == 2 else width)
+                spread = self._marker(scene, "spread", self._id(name), SPHERE, scale)
+                spread.pose.position = self._point(positions[index])
                 spread.color = self._colour(COLOURS[status], 0.25)
                 markers.append(spread)
         return markers
@@ -130,29 +127,3 @@ class MarkerScene:
     def _colour(self, rgb: tuple[float, float, float], alpha: float) -> Any:
         r, g, b = rgb
         return self._new("std_msgs/msg/ColorRGBA", r=r, g=g, b=b, a=alpha)
-
-
-def ellipsoid(covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Standard deviations f8[3] (m) along the principal axes of a covariance f8[3, 3], and the rotation to them."""
-    variances, axes = np.linalg.eigh(covariance)
-    if np.linalg.det(axes) < 0.0:
-        axes[:, 0] = -axes[:, 0]
-    return np.sqrt(np.maximum(variances, 0.0)), quaternion(axes)
-
-
-def quaternion(rotation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The unit quaternion f8[4] (x, y, z, w) of a rotation matrix f8[3, 3], by Shepperd's method: it divides by the
-    largest component only."""
-    m = rotation
-    # 4 q q^T of q = (x, y, z, w) in terms of the matrix; the row with the largest diagonal is the quaternion, scaled.
-    outer = np.array(
-        (
-            (1 + m[0, 0] - m[1, 1] - m[2, 2], m[0, 1] + m[1, 0], m[0, 2] + m[2, 0], m[2, 1] - m[1, 2]),
-            (m[0, 1] + m[1, 0], 1 - m[0, 0] + m[1, 1] - m[2, 2], m[1, 2] + m[2, 1], m[0, 2] - m[2, 0]),
-            (m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], 1 - m[0, 0] - m[1, 1] + m[2, 2], m[1, 0] - m[0, 1]),
-            (m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1 + m[0, 0] + m[1, 1] + m[2, 2]),
-        )
-    )
-    row = outer[int(np.argmax(np.diag(outer)))]
-    unit: NDArray[np.float64] = row / np.linalg.norm(row)
-    return unit

@@ -12,7 +12,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 from siha_ros.msg import AgentState  # noqa: E402
 
 from siha_ros.node import messages  # noqa: E402
-from siha_ros.node.markers import FLAT, MarkerScene, ellipsoid, quaternion  # noqa: E402
+from siha_ros.node.markers import FLAT, MarkerScene  # noqa: E402
 from siha_ros.node.messages import Scene  # noqa: E402
 from siha_ros.window.types import Estimate, Forecast, Status, Window  # noqa: E402
 
@@ -181,9 +181,7 @@ def test_markers_show_status_spread_edges_and_forecast():
     visible, hidden, bridged = (markers["agents", number].color for number in range(3))
     assert len({(c.r, c.g, c.b) for c in (visible, hidden, bridged)}) == 3
     spread = markers["spread", 1]
-    assert sorted((spread.scale.x, spread.scale.y, spread.scale.z)) == pytest.approx(
-        [FLAT, 2 * 2.4477 * 0.2, 2 * 2.4477 * 0.3]
-    )
+    assert (spread.scale.x, spread.scale.y, spread.scale.z) == (1.2, 1.2, FLAT)  # a disc of radius position_95
     assert len([ns for ns, _ in markers if ns == "spread"]) == 1
     assert xyz(spread.pose.position) == (1.0, 10.0, 2.5)
     edges = markers["edges", 0]
@@ -210,6 +208,13 @@ def test_no_edges_where_the_estimate_has_no_graph(threshold):
     assert [xyz(point) for point in edges.points] == [(0.0, 0.0, 1.5), (2.0, 20.0, 0.5)]
 
 
+def test_spread_of_a_joint_is_a_ball_of_radius_position_95():
+    (spread,) = (
+        m for m in MarkerScene(size=0.06, edge_threshold=0.5).message(scene(dims=3)).markers if m.ns == "spread"
+    )
+    assert (spread.scale.x, spread.scale.y, spread.scale.z) == (1.2, 1.2, 1.2)
+
+
 def test_marker_that_is_gone_is_deleted_once():
     drawn = MarkerScene(size=0.2, edge_threshold=0.5)
     drawn.message(scene())
@@ -220,24 +225,3 @@ def test_marker_that_is_gone_is_deleted_once():
     assert not [m for m in drawn.message(found).markers if m.action == m.DELETE]
     assert [m.action for m in drawn.clear().markers] == [3]  # DELETEALL
     assert not [m for m in drawn.message(found).markers if m.action == m.DELETE]
-
-
-def test_ellipsoid_has_the_covariance_it_was_made_from():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        factor = rng.normal(size=(3, 3))
-        axes, q = ellipsoid(factor @ factor.T)
-        rotation = _matrix(q)
-        assert np.allclose(rotation @ np.diag(axes**2) @ rotation.T, factor @ factor.T)
-
-
-def test_quaternion_of_half_turns():
-    for axis in np.eye(3):
-        q = quaternion(2.0 * np.outer(axis, axis) - np.eye(3))
-        assert np.allclose(np.abs(q[:3]), axis) and abs(q[3]) < 1e-12
-
-
-def _matrix(q: np.ndarray) -> np.ndarray:
-    """Columns are the images of the unit vectors under v -> q v q*, from the textbook product."""
-    u, w = q[:3], q[3]
-    return np.stack([2 * (u @ v) * u + (w * w - u @ u) * v + 2 * w * np.cross(u, v) for v in np.eye(3)], axis=1)
