@@ -156,10 +156,9 @@ class BodyEstimator:
             if (~throughout[joints]).any():
                 filled[joints] += self._carried(window.times, linear, observed[joints], limbs[limb], limb, throughout)
         since = time_since_seen(window)[order]
-        move, rounds = self._refine(linear, throughout, since)
+        move, rounds, change = self._refine(linear, throughout, since)
         filled = np.where(observed[..., None], body, filled + move)
         graph, ahead = self._look_ahead(filled)
-        change = float(np.linalg.norm(move, axis=-1).max())
         return self._answer(
             window,
             order,
@@ -304,16 +303,16 @@ class BodyEstimator:
         states = np.concatenate([body / scale.position, backward_difference(body, dt) / scale.velocity], -1)
         return torch.from_numpy(np.ascontiguousarray(states, np.float32)).to(self.device)[None]
 
-    def _refine(self, linear: FloatArray, throughout: BoolArray, since: FloatArray) -> tuple[FloatArray, int]:
-        """What the paper's loop adds to the linear path ``[A, T, 3]`` (m) and the rounds it took; where one limb is
-        concerned.
+    def _refine(self, linear: FloatArray, throughout: BoolArray, since: FloatArray) -> tuple[FloatArray, int, float]:
+        """What the paper's loop adds to the linear path ``[A, T, 3]`` (m), the rounds it took and the largest move in
+        the last one (m); where one limb is concerned.
 
         How much of it is used, by time since loss, was chosen on validation data.
         """
         move = np.zeros_like(linear)
         gone = [limb for limb, joints in self.limbs.items() if not throughout[joints].all()]
         if not self.refine or len(gone) != 1 or not throughout[self.core].all():
-            return move, 0
+            return move, 0, 0.0
         hidden = self.limbs[gone[0]]
         visible = np.setdiff1d(np.arange(len(self.names)), hidden)
         states = self._states(linear)
@@ -321,11 +320,14 @@ class BodyEstimator:
         parts: Any = [OverLinearPath(network, states[:, hidden], self.gain) for network in (self.hsp_sa, self.hsp_sg)]
         loop = Refinement(parts[0], parts[1], self.nri, self.rounds)
         refined = loop(states[:, visible], names=names, tolerance=SETTLED)
-        added = (refined.hidden - states[:, hidden])[0, :, :, :3].double().cpu().numpy()
         seconds, share = self.share[list(self.limbs).index(gone[0])]
-        weight = np.interp(np.minimum(since[hidden], seconds[-1]), seconds, share)
-        move[hidden] = weight[..., None] * added * self.bundle.config.scale.position
-        return move, refined.rounds
+        weight = np.interp(np.minimum(since[hidden], seconds[-1]), seconds, share)[..., None]
+        added, last = (
+            weight * part[0, ..., :3].double().cpu().numpy() * self.bundle.config.scale.position
+            for part in (refined.hidden - states[:, hidden], refined.moved)
+        )
+        move[hidden] = added
+        return move, refined.rounds, float(np.linalg.norm(last, axis=-1).max())
 
     def _look_ahead(self, filled: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Graph ``[A, A, K]`` and forecast states ``[A, H, 6]`` (m, m/s, body frame)."""

@@ -269,6 +269,23 @@ def test_deviations_grow_when_a_second_limb_is_hidden(estimator):
     assert two.position_95[0, -1] == one.position_95[0, -1]
 
 
+def test_the_change_is_how_far_the_last_round_moved_the_joints(bundle, monkeypatch):
+    monkeypatch.setattr("siha_ros.body_estimator.SETTLED", 0.0)
+    arrays = dict(bundle.arrays)
+    arrays["refinement"] = {"gain": torch.full((6,), 0.1), "share": torch.tensor([[[0.0, 3.0], [0.5, 0.5]]] * 3)}
+    given = window(walk(60, 112), 40, lost_at=-1)
+    hand = [NAMES.index(name) for name in LIMBS["left_arm"]]
+    done = [
+        BodyEstimator(replace(bundle, arrays=arrays), torch.device("cpu"), rounds=rounds).estimate(given)
+        for rounds in (0, 1, 2)
+    ]
+    assert [one.rounds for one in done] == [0, 1, 2]
+    for before, after in zip(done, done[1:], strict=False):
+        moved = np.linalg.norm((after.positions - before.positions)[hand], axis=-1).max()
+        assert after.change == pytest.approx(moved, rel=1e-3) and moved > 1e-7
+    assert done[0].change == 0.0
+
+
 def test_warm_up_runs_every_limb(estimator):
     estimator.warm_up()
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from offline_training.datasets.body_states import BodyWindows
 from offline_training.stages.loop import Schedule, train
-from siha_ros.body_estimator import OverLinearPath
+from siha_ros.body_estimator import SETTLED, OverLinearPath
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
@@ -133,13 +133,13 @@ def refine(
     gain: Tensor,
     rounds: int,
 ) -> Tensor:
-    """The refined states ``[n, H, T, 6]`` of a limb in all windows of a set."""
+    """The refined states ``[n, H, T, 6]`` of a limb in all windows of a set, each until it settles, as at run time."""
     found = []
     for begin in range(0, len(data), CHUNK):
         visible, first, _ = split(data, *data.batch(slice(begin, begin + CHUNK)), limb)
         guess, guided = (OverLinearPath(network, first, gain) for network in (hsp_sa, hsp_sg))
         loop = Refinement(cast(Any, guess), cast(Any, guided), nri, rounds)
-        found.append(loop(visible, names=limb.names).hidden)
+        found.append(loop(visible, names=limb.names, tolerance=SETTLED).hidden)
     return torch.cat(found)
 
 

@@ -15,9 +15,11 @@ GUIDING_TYPE = 1
 
 @dataclass
 class Refined:
-    """hidden ``[B, H, T, D]``, graph ``[B, N, N, K]`` (visible agents first), rounds, change of A in the last one."""
+    """hidden ``[B, H, T, D]``, moved (likewise: by how much the last round changed it), graph ``[B, N, N, K]`` (visible
+    agents first), rounds, change of A in the last one."""
 
     hidden: Tensor
+    moved: Tensor
     graph: Tensor
     rounds: int
     change: float
@@ -33,17 +35,23 @@ class Refinement:
     def __call__(self, visible: Tensor, names: tuple[Tensor, Tensor] | None = None, tolerance: float = 0.0) -> Refined:
         """``visible [B, V, T, D]``; names as in :class:`HiddenStatePredictor`.
 
-        Stops early when no entry of A changes by more than ``tolerance`` in a round (0: all rounds, the paper's way).
+        A sample is left as it is after the first round in which no entry of its A changed by more than ``tolerance``;
+        with the last one the loop ends (0: all rounds, the paper's way).
         """
         hidden = self.hsp_sa(visible, names=names)
         graph = self.nri.graph(torch.cat([visible, hidden], 1))
-        change, done = 0.0, 0
+        moved, change, done = torch.zeros_like(hidden), 0.0, 0
+        going = torch.ones(len(hidden), 1, 1, 1, dtype=torch.bool, device=hidden.device)
         for done in range(1, self.rounds + 1):
             previous = graph
-            hidden = self.hsp_sg(visible, previous[..., GUIDING_TYPE], names=names)
+            refined = self.hsp_sg(visible, previous[..., GUIDING_TYPE], names=names)
+            moved = torch.where(going, refined - hidden, moved)
+            hidden = torch.where(going, refined, hidden)
             graph = self.nri.graph(torch.cat([visible, hidden], 1))
             if tolerance > 0 or done == self.rounds:
-                change = float((graph - previous)[..., GUIDING_TYPE].abs().amax())
+                changes = (graph - previous)[..., GUIDING_TYPE].abs().flatten(1).amax(1)
+                change = float(changes.amax())
+                going &= (changes > tolerance)[:, None, None, None]
                 if change <= tolerance:
                     break
-        return Refined(hidden, graph, done, change)
+        return Refined(hidden, moved, graph, done, change)

@@ -47,6 +47,7 @@ def test_refinement_is_the_paper_s_four_equations(modules, visible, rounds):
     assert refined.rounds == rounds
     assert torch.equal(refined.hidden, x_hid[-1]) and torch.equal(refined.graph[..., 1], a[-1])
     assert refined.graph.shape == (3, VISIBLE + HIDDEN, VISIBLE + HIDDEN, 2)
+    assert torch.equal(refined.moved, x_hid[-1] - x_hid[-2] if rounds else torch.zeros_like(x_hid[0]))
     if rounds:
         assert refined.change == pytest.approx(float((a[-1] - a[-2]).abs().max()))
         assert (x_hid[1] - x_hid[0]).abs().max() > 0.01  # guidance does something
@@ -58,6 +59,7 @@ def test_five_rounds_by_default(modules, visible):
 
 def test_early_stop_when_the_graph_no_longer_changes(modules, visible):
     """Stops after the first round that changes A by no more than the tolerance, with the states of that round."""
+    visible = visible[:1]
     x_hid, a = written_out(modules, visible, 8)
     changes = [float((a[r + 1] - a[r]).abs().max()) for r in range(8)]
     assert changes[2] < min(changes[:2])  # the example is one that settles
@@ -73,6 +75,17 @@ def test_one_sample_of_a_batch_is_refined_as_on_its_own(modules, visible):
     together, alone = refinement(visible), refinement(visible[1:2])
     assert torch.allclose(together.hidden[1:2], alone.hidden, atol=1e-4)
     assert torch.allclose(together.graph[1:2], alone.graph, atol=1e-4)
+
+
+def test_samples_of_a_batch_settle_one_by_one(modules, visible):
+    refinement, tolerance = Refinement(*modules, rounds=8), 1e-3
+    together = refinement(visible, tolerance=tolerance)
+    alone = [refinement(sample[None], tolerance=tolerance) for sample in visible]
+    assert len({one.rounds for one in alone}) > 1  # the example is one in which they differ
+    assert together.rounds == max(one.rounds for one in alone)
+    for name in ("hidden", "moved", "graph"):
+        expected = torch.cat([getattr(one, name) for one in alone])
+        torch.testing.assert_close(getattr(together, name), expected, atol=2e-5, rtol=0)
 
 
 def test_named_agents(visible):

@@ -21,6 +21,7 @@ from offline_training.stages.limb_predictors import (
     train_limb_hsp_sg,
 )
 from offline_training.stages.loop import Schedule
+from siha_ros.body_estimator import SETTLED
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
@@ -106,6 +107,36 @@ def test_hsp_sg_goes_on_from_there_under_its_cache(trained):
     found = refine(validation, hsp_sa, hsp_sg, nri, LIMBS["left"], gain, rounds=2)
     _, _, truth = split(validation, *validation.batch(slice(None)), LIMBS["left"])
     assert centimetres(validation, found, truth) == pytest.approx(figures["cm_left"], rel=1e-3)
+
+
+class Halving:
+    """Networks of one number a sample: hidden states are the graph's, and the graph is half of them and a quarter."""
+
+    def __init__(self, guided):
+        self.guided = guided
+
+    def __call__(self, visible, structure=None, names=None):
+        value = structure[:, 0, 1] if self.guided else torch.zeros(len(visible))
+        return value.view(-1, 1, 1, 1).expand(-1, 1, FRAMES, 6)
+
+    @staticmethod
+    def graph(states):
+        return (0.5 * states[:, -1].mean((1, 2)) + 0.25).view(-1, 1, 1, 1).expand(-1, AGENTS, AGENTS, 2)
+
+
+def test_windows_are_refined_until_they_settle_as_at_run_time():
+    validation, limb = windows(40, 5), LIMBS["left"]
+    validation = replace(validation, positions=10 * validation.positions, errors=0 * validation.errors)
+    found = refine(validation, Halving(False), Halving(True), Halving(True), limb, torch.ones(6), rounds=8)
+    _, first, _ = split(validation, *validation.batch(slice(None)), limb)
+    took = []
+    for sample, start in zip(found, first.mean((1, 2, 3)), strict=True):
+        graphs = [0.5 * start + 0.25]
+        while len(graphs) < 2 or abs(graphs[-1] - graphs[-2]) > SETTLED:
+            graphs.append(0.5 * (start + graphs[-1]) + 0.25)
+        assert float(sample.mean()) == pytest.approx(float(start + graphs[-2]), abs=1e-5)
+        took.append(len(graphs) - 1)
+    assert min(took) < max(took) < 8
 
 
 def test_the_share_is_the_least_squares_one_within_bounds():
