@@ -71,8 +71,8 @@ class Scene:
 
     @cached_property
     def reconstructed(self) -> NDArray[np.bool_]:
-        """bool[A], true where the newest state does not come from the agent's own samples."""
-        return np.isin(self.window.status, (Status.HIDDEN, Status.UNKNOWN))
+        """bool[A], true where the newest state does not come from the agent's own samples, whatever its status."""
+        return ~self.estimate.observed[:, -1]
 
     def positions(self, planar: NDArray[np.float64]) -> NDArray[np.float64]:
         """f8[A, N, 3] from f8[A, N, P]: planar positions at the agents' heights."""
@@ -133,7 +133,7 @@ def states_message(scene: Scene) -> Any:
 
 
 def trajectories_message(scene: Scene) -> Any:
-    """~/trajectories: the hidden agents over the whole window."""
+    """~/trajectories: the agents not seen at the newest grid time, over the whole window."""
     estimate, chosen = scene.estimate, scene.reconstructed
     covariance = np.where(estimate.observed[..., None, None], 0.0, estimate.covariance)
     return scene.new(

@@ -127,6 +127,22 @@ def test_trajectories_hold_the_hidden_agent_over_the_window():
     assert list(message.observed) == [True, False, False]
 
 
+@pytest.mark.parametrize("status", [Status.WARMING_UP, Status.STALE, Status.UNKNOWN])
+def test_guessed_position_is_never_published_as_tracked(status):
+    guessed = scene(dims=3)
+    guessed.window.status[1] = status  # seen too shortly to count, or the stream stopped before it was seen
+    assert list(messages.skeleton_message(guessed).tracked) == [True, False, True]
+    assert list(messages.skeleton_message(guessed).confidence)[1] == 0.0
+    assert messages.trajectories_message(guessed).agents == ["b"]
+    assert list(messages.graph_message(guessed).reconstructed) == [False, True, False]
+
+
+def test_observed_position_stays_tracked_when_the_stream_stops():
+    stopped = scene(dims=3)
+    stopped.window.status[:] = Status.STALE
+    assert list(messages.skeleton_message(stopped).tracked) == [True, False, True]
+
+
 def test_graph_keeps_sender_rows_and_receiver_columns():
     message = messages.graph_message(scene())
     probability = np.array(message.probability).reshape(3, 3, 2)
@@ -219,7 +235,7 @@ def test_marker_that_is_gone_is_deleted_once():
     drawn = MarkerScene(size=0.2, edge_threshold=0.5)
     drawn.message(scene())
     found = scene()
-    found.window.status[1] = Status.VISIBLE
+    found.estimate.observed[1] = True
     deleted = [(m.ns, m.id) for m in drawn.message(found).markers if m.action == m.DELETE]
     assert deleted == [("spread", 1)]
     assert not [m for m in drawn.message(found).markers if m.action == m.DELETE]
