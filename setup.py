@@ -42,7 +42,6 @@ setup(
     ],
     extras_require={
         "viewer": ["viser>=1.1"],
-        "onnx": ["onnxruntime>=1.20", "onnx>=1.17", "onnxscript>=0.3"],
         "test": ["pytest>=7.4", "ruff>=0.6", "mypy>=1.11", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["siha = siha_ros.cli:main"]},

@@ -21,7 +21,7 @@ from torch import Tensor
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.model.bundle import Bundle, BundleError, load_bundle
 from siha_ros.model.dynamics import FAINT, Evidence, edge_log_odds, graph_of, smooth
-from siha_ros.model.frame import TeamFrame, backward_velocity, still_frame, team_frame
+from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
@@ -234,7 +234,7 @@ class TeamEstimator:
         ranges = self.bundle.config.ranges
         positions = self._exact(window.positions) - self._origins(window, frame)
         extent = float(positions.norm(dim=-1).nan_to_num().max())
-        speed = float(backward_velocity(positions, frame.dt).norm(dim=-1).nan_to_num().max())
+        speed = float(backward_difference(positions, frame.dt).norm(dim=-1).nan_to_num().max())
         if extent > ranges.extent:
             return f"an agent is {extent:.1f} m from the team's centre, training saw up to {ranges.extent:.1f} m"
         if speed > ranges.speed:
@@ -460,7 +460,7 @@ class TeamEstimator:
         if self.bundle.config.velocity == "measured":
             velocities = self._exact(window.velocities[rows]) - frame.velocity
         else:
-            velocities = backward_velocity(positions, window.dt)
+            velocities = backward_difference(positions, window.dt)
         return self.scale.features(positions, velocities).float()[None]
 
     def _origin(self, window: Window, frame: TeamFrame, steps: NDArray[np.int64]) -> Array:

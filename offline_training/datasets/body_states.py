@@ -15,7 +15,8 @@ from torch import Tensor
 from offline_training.datasets.body import Walk, mirror_order
 from offline_training.stages.linear_path import Completion, body_windows
 from siha_ros.model.body_frame import BodyTemplate
-from siha_ros.model.frame import Scale, backward_velocity
+from siha_ros.model.frame import Scale
+from siha_ros.window.grid import backward_difference
 
 
 @dataclass
@@ -45,7 +46,7 @@ class BodyWindows:
 
     def states(self, positions: Tensor) -> Tensor:
         """Normalised states ``[B, A, T, 6]`` of positions ``[B, A, T, 3]`` (m)."""
-        return self.scale.features(positions, backward_velocity(positions, self.dt))
+        return self.scale.features(positions, backward_difference(positions, self.dt))
 
 
 def gather(

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from offline_training.systems.springs import FRAME_DT, simulate_springs, team_windows
-from siha_ros.model.frame import Scale, backward_velocity, team_frame
+from siha_ros.model.frame import Scale, team_frame
+from siha_ros.window.grid import backward_difference
 
 SPRINGS_SCALE = Scale(position=4.14, velocity=1.83)
 FRAMES = 50
@@ -53,7 +54,7 @@ class SpringsWindows:
             frame = team_frame(positions[:, :visible, :FRAMES], FRAME_DT)
             frames = torch.arange(positions.shape[2]) - (FRAMES - 1)
             positions = positions - frame.at(frames).unsqueeze(1)
-            velocities = backward_velocity(positions, FRAME_DT)
+            velocities = backward_difference(positions, FRAME_DT)
         return SPRINGS_SCALE.features(positions, velocities)
 
 

@@ -64,12 +64,3 @@ def with_differences(states: Tensor, gain: float) -> Tensor:
     """States ``[..., T, D]`` and, beside them, their changes from frame to frame times ``gain``: ``[..., T, 2 D]``, the
     first of which is 0."""
     return torch.cat([states, F.pad(states.diff(dim=-2), (0, 0, 1, 0)) * gain], -1)
-
-
-def backward_velocity(positions: Tensor, dt: float) -> Tensor:
-    """``[..., T, P]`` (m) to velocities (m/s): v_t = (x_t - x_{t-1}) / dt, v_0 = v_1.
-
-    Twin of window.grid.backward_difference on tensors.
-    """
-    step = positions.diff(dim=-2) / dt
-    return torch.cat([step[..., :1, :], step], -2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from siha_ros.model.frame import Scale, TeamFrame, backward_velocity, still_frame, team_frame
+from siha_ros.model.frame import Scale, TeamFrame, still_frame, team_frame
 from siha_ros.window.grid import backward_difference
 
 DT = 0.1
@@ -61,16 +61,11 @@ def test_scale_by_hand_and_back():
     assert positions.tolist() == [2.0, -4.0] and velocities.tolist() == [1.0, 3.0]
 
 
-def test_backward_velocity_by_hand():
-    positions = torch.tensor([[0.0], [0.1], [0.4]])
-    assert torch.allclose(backward_velocity(positions, DT), torch.tensor([[1.0], [1.0], [3.0]]))
-
-
 @pytest.mark.parametrize("shape", [(2, 2), (5, 9, 3), (4, 7, 50, 2)])
-def test_backward_velocity_is_that_of_the_live_window(shape):
+def test_velocities_of_tensors_are_those_of_the_live_window(shape):
     positions = torch.randn(*shape, dtype=torch.float64)
     live = backward_difference(positions.numpy(), DT)
-    assert torch.equal(backward_velocity(positions, DT), torch.from_numpy(live))
+    assert torch.equal(backward_difference(positions, DT), torch.from_numpy(live))
 
 
 def test_gradients():
@@ -78,7 +73,7 @@ def test_gradients():
 
     def states(seen):
         local = in_frame(seen, seen[:2])
-        return Scale(4.0, 2.0).features(local, backward_velocity(local, DT))
+        return Scale(4.0, 2.0).features(local, backward_difference(local, DT))
 
     assert torch.autograd.gradcheck(states, seen)
     assert torch.autograd.gradcheck(lambda x: TeamFrame(x, 2 * x, DT).at(torch.arange(3)), seen[0, 0])
