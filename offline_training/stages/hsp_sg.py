@@ -67,8 +67,8 @@ def train_hsp_sg(
     """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``.
 
     They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
-    ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement, as
-    deployment does.
+    ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement of
+    ``rounds`` rounds.
     """
     cache = StructureCache(nri, lambda part: states(part, None), count, visible)
     first, every = (max(1, round(epochs * count / batch)) for epochs in (warmup_epochs, refresh_epochs))

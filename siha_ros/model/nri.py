@@ -31,7 +31,8 @@ class NRIConfig:
         Accelerations are some 100 times smaller than velocities in the normalised state, hard to find without.
     encoder_width, decoder_width: hidden sizes (paper: 256). dropout: paper 0.
     skip_first: type 0 sends no message.
-    tied: both directions of a pair share one sample (springs, charges); False in the paper.
+    tied: both directions of a pair share one sample (springs, charges); False in the paper. The divergence still counts
+        both directions.
     output_gain: scale of the decoder's last layer at the start; 1 is PyTorch's default. Small steps start better.
     variance: fixed variance of the Gaussian likelihood. temperature, hard: of the Gumbel-Softmax sample.
     teacher_forcing: true states are fed in every so many steps.
@@ -262,7 +263,8 @@ class NRI(nn.Module):
         """Negative evidence lower bound per agent of trajectories ``[B, A, T, D]`` (appendix A.1).
 
         starts: None rolls out from every ``teacher_forcing``-th frame (the paper). A number rolls out from so many
-        random frames instead, and scales the likelihood to the same weight, which is cheaper.
+        random frames instead, and scales the likelihood to the same weight, which is cheaper; frames near the ends are
+        reached by fewer starts, so it is not quite the same bound.
         Returns the loss and its parts (mean squared error, likelihood term, KL term).
         """
         config = self.config
