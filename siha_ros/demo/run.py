@@ -135,9 +135,9 @@ def _score(
         rclpy.try_shutdown()
     if score.stamps:
         _sum_up(options, score, console)
-    if scorer.unmatched:
+    if score.unscored:
         console.print(
-            f"{scorer.unmatched} estimates were not scored: what they rest on was not heard in time",
+            f"{score.unscored} estimates were not scored: the truth, or what they rest on, was not heard in time",
             highlight=False,
             soft_wrap=True,
         )

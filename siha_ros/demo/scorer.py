@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 
 from siha_ros.demo.publishing import RELIABLE, TRUTH_GRAPH_TOPIC, TRUTH_TOPIC, seconds
-from siha_ros.demo.scoring import GraphCount, Score, Truth, TruthLog
+from siha_ros.demo.scoring import NEW_RECORDING, GraphCount, Score, Truth, TruthLog
 from siha_ros.msg import Forecast, HiddenTrajectories, InteractionGraph, ReconstructedStates, SkeletonFrame
 from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import Estimate, Status, WindowEstimator
 
 TOLERANCE = 1e-3  # two grid times this close (s) are the same
 PATIENCE = 3.0  # wall time (s) after which an estimate is scored with what has been heard
-NEW_RECORDING = 0.4  # a stream that pauses for this long (s) is another recording: the window starts anew
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ class Scorer:
 
     Attributes:
         score: the counts so far.
-        unmatched: estimates left out because the baselines' window did not end at the same time.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class Scorer:
     ) -> None:
         """agents: names with a PoseStamped topic each; empty for a body on /skeleton."""
         self.score = score
-        self.unmatched = 0
         self._make_window, self._methods = make_window, dict(methods)
         self._truth = TruthLog()
         self._edges: dict[tuple[str, str], bool] = {}
@@ -195,13 +192,16 @@ class Scorer:
     def _score_states(self, stamp: float, message: ReconstructedStates) -> None:
         self._feed(stamp + self._window.grid_delay + TOLERANCE)
         truth = self._truth.at(stamp)
-        if truth is None or not truth.lost.any():
+        if truth is None:
+            self.score.unscored += 1
+            return
+        if not truth.lost.any():
             return
         places = {s.name: (s.pose.position.x, s.pose.position.y, s.pose.position.z) for s in message.agents}
         errors = {"siha": _errors(truth, places)}
         window = self._window.window()
         if window is None or abs(window.times[-1] - stamp) > TOLERANCE:
-            self.unmatched += 1
+            self.score.unscored += 1
             return
         for name, method in self._methods.items():
             estimate = method.estimate(window, self._previous.get(name))

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 TEAM_BINS = {"0-0.5": 0.5, "0.5-1": 1.0, "1-2": 2.0, "2-5": 5.0, "over 5": np.inf}  # label: longest time since loss (s)
 BODY_BINS = {"under 0.1": 0.1, "0.1-0.3": 0.3, "0.3-1": 1.0, "over 1": np.inf}
+LONGEST_GAP = 0.2  # s between two frames of truth up to which the truth between them is taken as known
+NEW_RECORDING = 0.4  # s: a stream that pauses for longer is another recording, and begins anew
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Truth:
 class TruthLog:
     """Frames of truth of the last minute, and the truth between two of them."""
 
-    def __init__(self, memory: float = 60.0, longest_gap: float = 0.2) -> None:
-        self._memory, self._longest_gap = memory, longest_gap
+    def __init__(self, memory: float = 60.0) -> None:
+        self._memory = memory
         self._frames: deque[tuple[float, NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]] = deque()
         self.names: list[str] = []
 
@@ -48,7 +50,7 @@ class TruthLog:
         if list(names) != self.names:
             self.names = list(names)
             self._frames.clear()
-        if self._frames and stamp - self.newest > self._longest_gap:
+        if self._frames and stamp - self.newest > NEW_RECORDING:
             self._frames.clear()
         last_seen = self._frames[-1][3] if self._frames else np.full(len(names), np.nan)
         self._frames.append((stamp, positions, tracked, np.where(tracked, stamp, last_seen)))
@@ -56,14 +58,15 @@ class TruthLog:
             self._frames.popleft()
 
     def at(self, stamp: float) -> Truth | None:
-        """Linear between the two frames around a stamp; None outside of the frames kept or before an agent was seen."""
+        """Linear between the two frames around a stamp; None outside of the frames kept, before an agent was seen, and
+        between frames over LONGEST_GAP apart."""
         if not self._frames or not self._frames[0][0] <= stamp <= self.newest:
             return None
         after = next(i for i, frame in enumerate(self._frames) if frame[0] >= stamp)
         t1, x1, tracked, seen = self._frames[after]
         t0, x0, _, _ = self._frames[max(after - 1, 0)]
         weight = (stamp - t0) / (t1 - t0) if t1 > t0 else 1.0
-        if not np.isfinite(seen).all():
+        if not np.isfinite(seen).all() or (stamp < t1 and t1 - t0 > LONGEST_GAP):
             return None
         return Truth(self.names, x0 + weight * (x1 - x0), ~tracked, np.where(tracked, 0.0, stamp - seen))
 
@@ -100,7 +103,11 @@ class GraphCount:
 
 
 class Score:
-    """Everything that is counted in a run; errors and graph are those of estimates made while someone was lost."""
+    """Everything that is counted in a run; errors and graph are those of estimates made while someone was lost.
+
+    Attributes (some of them):
+        unscored: estimates left out since the truth at their stamp is not known, or what they rest on was not heard.
+    """
 
     def __init__(self, bins: Mapping[str, float]) -> None:
         self._labels, self._limits = list(bins), np.array(list(bins.values()))
@@ -109,6 +116,7 @@ class Score:
         self.latencies: list[float] = []
         self.stamps: list[float] = []
         self.nonfinite = 0
+        self.unscored = 0
         self.episodes = 0
         self.most_lost = 0
         self.agents = 0
@@ -177,6 +185,7 @@ class Score:
                 "rate_hz": self.rate,
                 "frames": len(self.stamps),
                 "nonfinite": self.nonfinite,
+                "unscored": self.unscored,
             }
         )
         return report

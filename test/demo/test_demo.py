@@ -74,6 +74,7 @@ def test_team_demo_scores_what_the_node_said(tmp_path):
         "rate_hz",
         "frames",
         "nonfinite",
+        "unscored",
     ]
     assert (report["schema"], report["agents"], report["hidden"], report["losses"]) == (1, 7, 2, 1)
     assert set(report["rmse_cm"]) == {"siha", "hold", "constant_velocity", "mean_visible", "dynamics_roll"}

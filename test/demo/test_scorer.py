@@ -125,7 +125,7 @@ def test_an_error_of_3_cm_is_scored_as_3_cm():
             row = scorer.row()
     scorer.process(flush=True)
     report = score.report()
-    assert scorer.unmatched == 0
+    assert report["unscored"] == 0
     assert len(score.trace) == len(hold.ends) >= 16
     np.testing.assert_allclose(hold.ends, [stamp for stamp, _, _ in score.trace], atol=1e-6)
     assert report["rmse_cm"]["siha"]["all"] == pytest.approx(3.0, abs=1e-3)
@@ -145,6 +145,36 @@ def test_an_error_of_3_cm_is_scored_as_3_cm():
     assert before.hidden == [] and before.errors == {}
     assert before.graph == {"vv": pytest.approx(100 * 5 / 6), "vh": None, "hh": None}
     assert row.graph == {"vv": 50.0, "vh": 100.0, "hh": None} and row.latency == pytest.approx(20.0)
+
+
+def test_loss_is_scored_on_after_a_hiccup_and_what_is_left_out_is_counted():
+    from siha_ros.demo.publishing import skeleton_frame
+    from siha_ros.demo.scorer import Scorer
+    from siha_ros.demo.scoring import TEAM_BINS, Score
+    from siha_ros.window.sliding_window import SlidingWindow
+
+    listener, hold, score = Listener(), Hold(), Score(TEAM_BINS)
+    scorer = Scorer(
+        listener, score, agents=NAMES, make_window=lambda: SlidingWindow(0.1, 11, 2), methods={"hold": hold}
+    )
+    hear = listener.callbacks
+    moments = [k for k in range(200) if not 112 <= k < 124]  # 0.26 s without anything, while b is lost from 2 s on
+    for k in moments:
+        time_ns = 1000 * 10**9 + k * 20_000_000
+        seen = np.array([True, k < 100, True])
+        hear["/truth"](skeleton_frame(time_ns, "map", "truth", NAMES, place(time_ns * 1e-9), seen))
+        for i in np.flatnonzero(seen):
+            hear[f"/{NAMES[i]}/pose"](pose_message(time_ns, place(time_ns * 1e-9)[i]))
+        if k > 60:
+            at_ns = time_ns - 100_000_000
+            hear["/siha/states"](states_message(at_ns, place(at_ns * 1e-9) + [0, 0.03, 0], ["b"]))
+    scorer.process(flush=True)
+    scored = {round(50 * (stamp - 1000)) for stamp, _, _ in score.trace}
+    lost = {k - 5 for k in moments if k - 5 >= 100}
+    between = {k for k in lost if 112 <= k < 124}  # the truth is not known there
+    assert scored == lost - between and len(between) == 5
+    assert score.report()["unscored"] == len(between)
+    assert score.report()["rmse_cm"]["siha"]["1-2"] == pytest.approx(3.0, abs=1e-3)
 
 
 def test_numbers_that_are_not_finite_are_counted():

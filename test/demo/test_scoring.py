@@ -39,8 +39,22 @@ def test_truth_is_linear_between_frames_and_knows_the_time_since_loss():
     assert not log.at(10.06).lost.any()
     assert log.at(10.061).lost[1] and not log.at(10.17).lost[1]
     assert log.at(9.99) is None and log.at(10.21) is None
+
+
+def test_a_hiccup_of_the_truth_does_not_end_the_loss_and_a_pause_begins_anew():
+    log, positions = TruthLog(), np.zeros((2, 3))
+    for k in range(3):
+        log.add(10 + 0.02 * k, ["a", "b"], positions, np.array([True, k < 1]))
+    log.add(10.34, ["a", "b"], positions + 1.0, np.array([True, False]))  # 0.3 s later
+    assert log.at(10.2) is None  # where the agents were in between is not known
+    assert log.at(10.34).since_loss.tolist() == pytest.approx([0, 0.34])  # b was seen at 10 for the last time
+    log.add(10.36, ["a", "b"], positions, np.array([True, False]))
+    assert log.at(10.35).positions[0, 0] == pytest.approx(0.5)
+    assert log.at(10.04).since_loss[1] == pytest.approx(0.04)
+    log.add(10.78, ["a", "b"], positions, np.array([True, False]))  # 0.42 s later: another recording
+    assert log.at(10.35) is None and log.at(10.78) is None  # ... in which b was never seen
     log.add(11.0, ["a", "b"], positions, np.array([True, True]))
-    assert log.at(10.11) is None  # a gap begins anew
+    assert log.at(11.0).since_loss.tolist() == [0, 0]
 
 
 def test_errors_fall_into_bins_of_time_since_loss():
@@ -103,5 +117,6 @@ def test_report_has_the_schema():
         "rate_hz": 20.0,
         "frames": 101,
         "nonfinite": 0,
+        "unscored": 0,
     }
     json.dumps(Score(TEAM_BINS).report(), allow_nan=False)
