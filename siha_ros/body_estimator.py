@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -131,24 +131,24 @@ class BodyEstimator:
     def estimate(self, window: Window, previous: Estimate | None = None) -> Estimate:
         """The completed window; ``previous`` is what this estimator said of an earlier window of the same stream."""
         began = time.perf_counter()
+        memory = previous.internal if previous is not None and isinstance(previous.internal, _Memory) else None
+        if memory is not None and window.times[-1] < memory.time:
+            memory = previous = None
         unfit = self._unfit_shape(window)
         if unfit:
-            return self._extrapolate(window, unfit, began)
+            return self._extrapolate(window, unfit, previous, began)
         order = np.array([window.names.index(name) for name in self.names])
         observed, positions = window.observed[order], window.positions[order]
         throughout = observed.all(1)
         unfit = self._unfit_sight(throughout, observed)
         if unfit:
-            return self._extrapolate(window, unfit, began)
+            return self._extrapolate(window, unfit, previous, began)
         frame = self.path.template.fit(positions, throughout)
         body = frame.to_body(positions)
         unfit = self._outside(body, throughout)
         if unfit:
-            return self._extrapolate(window, unfit, began)
+            return self._extrapolate(window, unfit, previous, began)
 
-        memory = previous.internal if previous is not None and isinstance(previous.internal, _Memory) else None
-        if memory is not None and window.times[-1] < memory.time:
-            memory = None
         linear = self._complete(body, throughout)
         limbs = self._remember(window, body, observed, throughout, linear, memory)
         filled = linear.copy()
@@ -206,8 +206,8 @@ class BodyEstimator:
             return f"a joint moves at {speed:.1f} m/s, training saw up to {ranges.speed:.1f} m/s"
         return ""
 
-    def _extrapolate(self, window: Window, why: str, began: float) -> Estimate:
-        estimate = self.fallback.estimate(window)
+    def _extrapolate(self, window: Window, why: str, previous: Estimate | None, began: float) -> Estimate:
+        estimate = self.fallback.estimate(_seen_in(window, previous))
         estimate.reason = ["" if seen else f"extrapolated: {why}" for seen in window.observed[:, -1]]
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
@@ -430,3 +430,18 @@ class BodyEstimator:
             last_position=positions[:, -1],
             last_velocity=np.full((len(self.names), 3), np.nan),
         )
+
+
+def _seen_in(window: Window, previous: Estimate | None) -> Window:
+    """The window, as if agents that the estimate before already missed had been seen where it put them."""
+    if previous is None or previous.names != window.names:
+        return window
+    if not window.times[0] <= previous.times[-1] <= window.times[-1]:
+        return window
+    then = previous.times[-1]
+    missed = ~previous.observed[:, -1] & ~(window.observed & (window.times > then - 0.5 * window.dt)).any(1)
+    return replace(
+        window,
+        last_seen=np.where(missed, then, window.last_seen),
+        last_position=np.where(missed[:, None], previous.positions[:, -1], window.last_position),
+    )

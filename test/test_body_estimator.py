@@ -232,6 +232,35 @@ def test_what_it_was_not_made_for_is_said_and_extrapolated(estimator, lost, why)
     assert all(reason == "" for name, reason in zip(NAMES, estimate.reason, strict=True) if name not in lost)
 
 
+def test_three_limbs_keep_their_place_for_longer_than_a_window(estimator):
+    positions = walk(120, 113)
+    lost = ("lelbow", "lhand", "rhand", "lfoot")
+    previous = None
+    for end in range(30, 100, 3):
+        previous = estimator.estimate(window(positions, end, lost_at=40, lost=lost), previous)
+    centre = positions[[NAMES.index(name) for name in NAMES if name not in lost]].mean(0)
+    for name in lost:
+        row = NAMES.index(name)
+        expected = positions[row, 40] + centre[99] - centre[40]
+        np.testing.assert_allclose(previous.positions[row, -1], expected, atol=1e-6)
+
+
+def test_the_fallback_goes_on_from_where_the_linear_path_was(estimator):
+    """A hand that was never seen; then a third limb goes, and with it what the bundle knows."""
+    positions = walk(120, 114)
+    before = estimator.estimate(window(positions, 60, lost_at=-1))
+    given = window(positions, 63, lost_at=-1)
+    for limb in ("relbow", "lfoot"):
+        given.observed[NAMES.index(limb), -2:] = False
+    given.positions[~given.observed] = np.nan
+    after = estimator.estimate(given, before)
+    assert after.reason[3].startswith("extrapolated: joints of 3 limbs")
+    centre = positions[[0, 1, 2, 6]].mean(0)  # of those seen in the newest frame
+    hand = NAMES.index("lhand")
+    expected = before.positions[hand, -1] + centre[63] - centre[60]
+    np.testing.assert_allclose(after.positions[hand, -1], expected, atol=1e-6)
+
+
 def test_two_limbs_and_other_skeletons(estimator):
     positions = walk(60, 107)
     both = estimator.estimate(window(positions, 40, lost_at=-1, lost=("lelbow", "lhand", "lfoot")))
