@@ -261,6 +261,19 @@ def test_the_fallback_goes_on_from_where_the_linear_path_was(estimator):
     np.testing.assert_allclose(after.positions[hand, -1], expected, atol=1e-6)
 
 
+def test_one_unfit_window_does_not_wipe_what_is_carried(estimator):
+    positions = walk(90, 102, bias=0.05)
+    previous = None
+    for end in range(20, 60, 4):
+        previous = estimator.estimate(window(positions, end, lost_at=40), previous)
+    jump = positions.copy()
+    jump[6, 60] += 1.0
+    unfit = estimator.estimate(window(jump, 60, lost_at=40), previous)
+    assert unfit.reason[3].startswith("extrapolated")
+    again = estimator.estimate(window(positions, 62, lost_at=40), unfit)
+    assert again.reason[0] == "" and error(again, positions, 62) < 0.02  # without the carry it is 0.05
+
+
 def test_two_limbs_and_other_skeletons(estimator):
     positions = walk(60, 107)
     both = estimator.estimate(window(positions, 40, lost_at=-1, lost=("lelbow", "lhand", "lfoot")))
