@@ -209,7 +209,7 @@ class BodyEstimator:
     def _extrapolate(self, window: Window, why: str, previous: Estimate | None, began: float) -> Estimate:
         estimate = self.fallback.estimate(_seen_in(window, previous))
         estimate.internal = previous.internal if previous is not None else None  # for when the window is fit again
-        estimate.reason = ["" if seen else f"extrapolated: {why}" for seen in window.observed[:, -1]]
+        estimate.reason = [f"extrapolated: {why}"] * len(window.names)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
