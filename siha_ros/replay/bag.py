@@ -35,6 +35,11 @@ METADATA_VERSION: Final = 8  # of rosbag2: what Iron and later read
 NANOSECOND = 1e-9
 
 
+def to_ns(seconds: float) -> int:
+    """Nanoseconds of a time in seconds, right to the microsecond that a float of today's dates resolves."""
+    return round(seconds * 1e6) * 1000
+
+
 class BagError(ValueError):
     """A bag that cannot be read or written; the message is one line: which, what, what was expected."""
 
@@ -77,7 +82,7 @@ class Bag:
 
     Attributes:
         types: types by topic, sorted by topic.
-        begin, end: when the first and the last message were recorded (s).
+        begin_ns, end_ns: when the first and the last message were recorded.
         ros1: it is a bag of ROS 1.
     """
 
@@ -96,8 +101,7 @@ class Bag:
         self.ros1 = not self._reader.is2
         self.connections = list(self._reader.connections)
         self.typestore = self._reader.typestore
-        self.begin = self._reader.start_time * NANOSECOND
-        self.end = (self._reader.end_time - (0 if self.ros1 else 1)) * NANOSECOND
+        self.begin_ns, self.end_ns = self._reader.start_time, self._reader.end_time - 1
         self.types: dict[str, list[str]] = {}
         for connection in sorted(self.connections, key=lambda found: found.topic):
             kinds = self.types.setdefault(connection.topic, [])
@@ -105,9 +109,19 @@ class Bag:
                 kinds.append(connection.msgtype)
 
     @property
+    def begin(self) -> float:
+        """When the first message was recorded (s)."""
+        return self.begin_ns * NANOSECOND
+
+    @property
+    def end(self) -> float:
+        """When the last message was recorded (s)."""
+        return self.end_ns * NANOSECOND
+
+    @property
     def duration(self) -> float:
         """From the first to the last message (s)."""
-        return self.end - self.begin
+        return (self.end_ns - self.begin_ns) * NANOSECOND
 
     def messages(
         self, topics: set[str] | None = None, begin: float | None = None, end: float | None = None
@@ -116,7 +130,7 @@ class Bag:
         chosen = [c for c in self.connections if topics is None or c.topic in topics]
         if not chosen:
             return
-        limits = [None if time is None else round(time / NANOSECOND) for time in (begin, end)]
+        limits = [None if time is None else to_ns(time) for time in (begin, end)]
         try:
             for connection, time_ns, raw in self._reader.messages(chosen, start=limits[0], stop=limits[1]):
                 yield Entry(connection, time_ns, raw)

@@ -11,17 +11,19 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from siha_ros.model.bundle import BundleConfig
 from siha_ros.node.discovery import AGENT, check_topic, common_type, matching_agents
 from siha_ros.node.inputs import Input, Sample, make_input
 from siha_ros.node.intake import Intake
 from siha_ros.node.messages import NewMessage
 from siha_ros.node.parameters import INPUT_TYPES, Parameters, window_parameters
 from siha_ros.node.pipeline import Pipeline, Sink
-from siha_ros.replay.bag import Bag, BagError, Entry
+from siha_ros.replay.bag import NANOSECOND, Bag, BagError, Entry, to_ns
 from siha_ros.window.sliding_window import SlidingWindow
+
+if TYPE_CHECKING:
+    from siha_ros.model.bundle import BundleConfig
 
 
 @dataclass(frozen=True)
@@ -134,19 +136,21 @@ def run(
     source = _WithholdingInput(stream.source(), withheld, parameters.names, clock)
     intake.source = source
     pipeline = Pipeline(intake, window, estimator, sink, summary.lines.append, clock=clock, new=new)
-    first = bag.begin if begin is None else max(begin, bag.begin)
-    last = bag.end if end is None else min(end, bag.end)
-    tick, heard = math.floor((first - bag.begin) * parameters.rate) + 1, False
+    first_ns = bag.begin_ns if begin is None else max(to_ns(begin), bag.begin_ns)
+    last_ns = bag.end_ns if end is None else min(to_ns(end), bag.end_ns)
+    step_ns = 1e9 / parameters.rate  # estimates are due at whole nanoseconds: a message of that time comes before it
+    tick, heard = math.floor((first_ns - bag.begin_ns) / step_ns) + 1, False
 
-    def estimate_until(moment: float) -> None:
+    def estimate_until(limit_ns: int) -> None:
+        """The estimates that are due before a time of recording (ns)."""
         nonlocal tick, heard
-        while (due := bag.begin + tick / parameters.rate) < moment:
+        while (due_ns := bag.begin_ns + round(tick * step_ns)) < limit_ns:
             if pipeline.stale and not heard:  # nothing happens until the stream is back
-                tick = max(tick, math.ceil((moment - bag.begin) * parameters.rate))
+                tick = max(tick, math.ceil((limit_ns - bag.begin_ns) / step_ns))
                 return
+            clock.now, heard = due_ns * NANOSECOND, False
             if on_tick is not None:
-                on_tick(tick, due)
-            clock.now, heard = due, False
+                on_tick(tick, clock.now)
             try:
                 pipeline.step()
             except Exception as error:  # as in the node: say it, and go on without what came before
@@ -157,9 +161,8 @@ def run(
 
     began = time.perf_counter()
     for entry in stream.entries(begin, None if end is None else end):
-        moment = entry.time
-        estimate_until(moment)
-        clock.now = moment
+        estimate_until(entry.time_ns)
+        clock.now = moment = entry.time
         if on_entry is not None:
             on_entry(entry)
         agent = stream.agents.get(entry.topic)
@@ -170,9 +173,9 @@ def run(
             intake.push(bag.read(entry), agent, moment, moment)
             intake.drain()
             heard = True
-    estimate_until(math.nextafter(last, math.inf))
+    estimate_until(last_ns + 1)
     summary.run_seconds = time.perf_counter() - began
-    summary.stream_seconds, summary.estimates = last - first, pipeline.estimates
+    summary.stream_seconds, summary.estimates = (last_ns - first_ns) * NANOSECOND, pipeline.estimates
     return summary
 
 

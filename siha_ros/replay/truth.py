@@ -25,6 +25,7 @@ class RecordingWindow(SlidingWindow):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.tracks: dict[str, array[float]] = {}
+        self._went_back = ""
 
     def add_frame(
         self,
@@ -47,10 +48,16 @@ class RecordingWindow(SlidingWindow):
                 track = self.tracks.setdefault(named[row], array("d"))
                 track.extend((stamp, recorded, *positions[row, : self.dims].tolist()))
 
+    def reset(self, reason: str = "asked for") -> None:
+        """As that of SlidingWindow."""
+        if reason.startswith("time went back"):
+            self._went_back = self._went_back or reason
+        super().reset(reason)
+
     def truth(self) -> Truth:
         """What was kept. Raises ValueError where time went back, as then it is not one recording."""
-        if self.last_reset.startswith("time went back"):
-            raise ValueError(f"the bag cannot be scored: {self.last_reset}, so it is not one recording")
+        if self._went_back:
+            raise ValueError(f"the bag cannot be scored: {self._went_back}, so it is not one recording")
         rows = {name: np.array(track).reshape(-1, 2 + self.dims) for name, track in self.tracks.items()}
         return Truth(rows, self.dims, self.parameters.max_gap)
 
