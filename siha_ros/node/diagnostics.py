@@ -126,13 +126,12 @@ def model_status(node: str, bundle: str, pipeline: Pipeline) -> DiagnosticStatus
     )
 
 
-def clocks_apart(offsets: dict[str, float]) -> str | None:
-    """One line where an agent's clock is over a second off the others': stamps of two kinds are mixed."""
-    if not offsets:
+def clocks_apart(offsets: Mapping[str, float]) -> str | None:
+    """One line where agents' clocks are over a second off the others': stamps of two kinds are mixed. How far off they
+    are stands with the agents, as it is always another number."""
+    apart = sorted(name for name, offset in offsets.items() if abs(offset) > CLOCKS_APART)
+    if not apart:
         return None
-    name = max(offsets, key=lambda agent: abs(offsets[agent]))
-    apart = offsets[name]
-    if abs(apart) <= CLOCKS_APART:
-        return None
-    side = "ahead of" if apart > 0 else "behind"
-    return f"stamps of {name} are {abs(apart):.3g} s {side} the others': is wall time mixed with sim time?"
+    return (
+        f"stamps of {', '.join(apart)} are over {CLOCKS_APART:g} s off the others': is wall time mixed with sim time?"
+    )

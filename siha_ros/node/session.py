@@ -9,7 +9,13 @@ from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
-from rclpy.qos import QoSProfile, QoSReliabilityPolicy, qos_policy_name_from_kind
+from rclpy.qos import (
+    QoSCompatibility,
+    QoSProfile,
+    QoSReliabilityPolicy,
+    qos_check_compatible,
+    qos_policy_name_from_kind,
+)
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from siha_ros.node.diagnostics import Health, one_line
@@ -56,6 +62,8 @@ class Session:
             self.intake.source = self._input(parameters.input_type)
         self.pipeline = Pipeline(self.intake, window, estimator, outputs, log=lambda line: logger.warning(line))
         self._subscriptions: dict[str, Any] = {}
+        self._unfit: dict[str, tuple[str, QoSProfile]] = {}  # by topic: what QoS a publisher once did not fit
+        self._troubles: dict[str, str] = {}
         self._since = time.monotonic()
         self._discover()
         self._worker = Worker(self.pipeline.step, self._on_worker_error)
@@ -83,7 +91,7 @@ class Session:
         if not self.stop():
             self._node.get_logger().error(f"the estimate under way did not end within {STOP_TIMEOUT:g} s")
         self._outputs.clear_markers()
-        self._health.over("input", "discovery", "estimate")
+        self._health.over("input", "discovery", "estimate", *self._troubles)
 
     def _input(self, type_name: str) -> Input:
         return make_input(type_name, self._parameters.input_agents or self._config.agent_names)
@@ -107,13 +115,19 @@ class Session:
             if kind := common_type(topics.values(), graph, fitting):
                 self.intake.source = self._input(kind)
                 self._node.get_logger().info(f"input type: {kind}")
+        troubles = {}
         for agent, topic in topics.items():
             if self.intake.source is not None and agent not in self._subscriptions:
-                self._subscribe(topic, agent, self.intake.source.type_name, graph.get(topic, ()))
+                types, expected = graph.get(topic, ()), self.intake.source.type_name
+                if types and expected not in types:
+                    found = ", ".join(types)
+                    troubles[f"type of {topic}"] = f"{topic} is not read: it is of type {found}, expected {expected}"
+                else:
+                    self._subscribe(topic, agent, expected)
             if agent and (publishers := self._node.count_publishers(topic)) > 1:
-                self._health.warn(
-                    f"publishers of {topic}", f"{publishers} publishers on {topic}: expected one per agent"
-                )
+                troubles[f"publishers of {topic}"] = f"{publishers} publishers on {topic}: expected one per agent"
+        troubles |= {f"QoS of {topic}": text for topic, (text, qos) in self._unfit.items() if self._unheard(topic, qos)}
+        self._say(troubles)
         if self.intake.received:
             self._health.over("input")
         elif time.monotonic() - self._since > PATIENCE:
@@ -128,28 +142,38 @@ class Session:
         found = matching_agents(self._template, graph)
         return {agent: topic for agent, topic in found.items() if self._node.count_publishers(topic)}
 
-    def _subscribe(self, topic: str, agent: str, type_name: str, types: Any) -> None:
-        if types and type_name not in types:
-            self._health.warn(
-                f"type of {topic}", f"{topic} is not read: it is of type {', '.join(types)}, expected {type_name}"
-            )
-            return
+    def _say(self, troubles: dict[str, str]) -> None:
+        """Warn of what is wrong with topics now; what was and is no longer has ended."""
+        self._health.over(*(self._troubles.keys() - troubles.keys()))
+        for key, text in troubles.items():
+            self._health.warn(key, text)
+        self._troubles = troubles
+
+    def _unheard(self, topic: str, qos: QoSProfile) -> bool:
+        """Whether a topic has a publisher that a subscription of this QoS does not hear."""
+        publishers = self._node.get_publishers_info_by_topic(topic)
+        fits = (qos_check_compatible(publisher.qos_profile, qos)[0] for publisher in publishers)
+        return QoSCompatibility.ERROR in fits
+
+    def _subscribe(self, topic: str, agent: str, type_name: str) -> None:
         clock, push = self._node.get_clock(), self.intake.push
 
         def receive(message: Any) -> None:
             push(message, agent, 1e-9 * clock.now().nanoseconds, time.monotonic())
 
+        qos = QoSProfile(depth=self._parameters.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT)
+
         def incompatible(event: Any) -> None:
             policy = qos_policy_name_from_kind(event.last_policy_kind)
-            self._health.warn(
-                f"QoS of {topic}", f"a publisher of {topic} is not heard: its QoS policy {policy} does not fit"
-            )
+            text = f"a publisher of {topic} is not heard: its QoS policy {policy} does not fit"
+            self._unfit[topic] = text, qos
+            self._say(self._troubles | {f"QoS of {topic}": text})
 
         self._subscriptions[agent] = self._node.create_subscription(
             message_type(type_name),
             topic,
             receive,
-            QoSProfile(depth=self._parameters.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT),
+            qos,
             event_callbacks=SubscriptionEventCallbacks(incompatible_qos=incompatible),
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )

@@ -172,16 +172,19 @@ class SihaNode(LifecycleNode):
             self._health.over("clock")
         name = self.get_fully_qualified_name()
         values: dict[str, object] = {"state": self._state}
-        statuses = []
+        statuses, apart = [], None
         if self._estimator is not None:
             bundle = self._estimator.bundle.config.name
             values |= {"device": self._estimator.device, "bundle": bundle, "input": self._template}
             if self._session is not None:
                 pipeline = self._session.pipeline
                 values |= diagnostics.stream_values(pipeline)
-                if apart := diagnostics.clocks_apart(pipeline.window.clock_offsets):
-                    self._health.fail("clocks", apart)
+                apart = diagnostics.clocks_apart(pipeline.window.clock_offsets)
                 statuses = [diagnostics.agents_status(name, pipeline), diagnostics.model_status(name, bundle, pipeline)]
+        if apart:
+            self._health.fail("clocks", apart)
+        else:
+            self._health.over("clocks")
         level, text = self._health.level_and_message(self._state)
         message = DiagnosticArray(status=[diagnostics.status(f"{name}: node", level, text, values), *statuses])
         message.header.stamp = now.to_msg() if now.nanoseconds else Clock().now().to_msg()

@@ -266,6 +266,33 @@ def test_row_14_wall_clock_stamps_among_sim_time_are_one_error(start, play):
     offset = float(node.diagnostic("agents")["clock offset of v3 (s)"])
     assert offset == pytest.approx(time.time() - robots.now, abs=60.0)
     all_seen(node, robots.names[:3])  # the others go on
+    time.sleep(2.0)
+    assert len(node.lines("stamps of v3")) == 1
+    robots.edit = lambda name, message: message
+    wait_until(lambda: node.diagnostic("node")["level"] == "0", 3.0, "the error is over")
+
+
+def test_troubles_of_topics_end_with_what_they_came_from(start, play, peer):
+    robots = play(Team, ["w0", "w1", "w2", "w3"], qos={"w3": QoSProfile(depth=1)})
+    node = start(qos_overrides={"/w3/pose": {"subscription": {"reliability": "reliable"}}})
+    all_seen(node, robots.names)
+
+    def trouble(kind, topic, line, qos=10):
+        """A publisher on a topic is said once, and over when it is gone."""
+        publisher = peer.node.create_publisher(kind, topic, qos)
+        wait_until(lambda: line in node.diagnostic("node").get("message", ""), 4.0, line)
+        time.sleep(1.2)
+        assert len(node.lines(line)) == 1 and node.diagnostic("node")["level"] == "1"
+        peer.run(lambda: peer.node.destroy_publisher(publisher))
+        wait_until(lambda: node.diagnostic("node")["level"] == "0", 4.0, f"no longer: {line}")
+        assert node.diagnostic("node")["message"] == "active" and len(node.lines(line)) == 1
+
+    trouble(PoseStamped, "/w0/pose", "2 publishers on /w0/pose: expected one per agent")
+    trouble(Odometry, "/w4/pose", "/w4/pose is not read: it is of type nav_msgs/msg/Odometry")
+    robots.peer.run(lambda: peer.node.destroy_publisher(robots.publishers.pop("w3")))
+    robots.silent = {"w3"}
+    best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    trouble(PoseStamped, "/w3/pose", "a publisher of /w3/pose is not heard: its QoS policy RELIABILITY", best_effort)
 
 
 class Array(Player):
