@@ -23,7 +23,16 @@ from rclpy.utilities import remove_ros_args
 from std_srvs.srv import Trigger
 
 from siha_ros.demo.options import LIMBS
-from siha_ros.demo.publishing import RELIABLE, TRUTH_TOPIC, paced, skeleton_frame, stop_on_signals, wait_for_subscribers
+from siha_ros.demo.publishing import (
+    RELIABLE,
+    TRUTH_TOPIC,
+    end,
+    end_on_signals,
+    paced,
+    skeleton_frame,
+    stop_on_signals,
+    wait_for_subscribers,
+)
 from siha_ros.model.bundle import load_config
 from siha_ros.msg import SkeletonFrame
 from siha_ros.resources import bundle_path
@@ -154,21 +163,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--siha", default="/siha", help="node whose window is reset between trials (default /siha)")
     parser.add_argument("--wait-for", nargs="*", default=[], metavar="NODE", help="begin when these nodes listen")
     options = parser.parse_args(remove_ros_args(arguments)[1:])
-    stop = stop_on_signals()
-    rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    end_on_signals()
     try:
         bundle = load_config(bundle_path(options.bundle))
         if options.limb not in bundle.limbs:
             known = ", ".join(bundle.limbs) or "a bundle of bodies"
             raise ValueError(f"bundle {bundle.name} has no limb {options.limb}: expected {known}")
         trials = load_trials(options.folder, bundle.training.trials, options.trial, options.force)
+        stop = stop_on_signals()
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
         run(trials, bundle.limbs[options.limb], options.duration, options.wait_for, options.siha, stop)
     except (ValueError, OSError, TimeoutError) as error:
         print(f"siha_player: {error}", file=sys.stderr)
         return 1
     finally:
         rclpy.try_shutdown()
-    return 0
+    end()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import rclpy
@@ -23,6 +24,8 @@ from siha_ros.demo.publishing import (
     RELIABLE,
     TRUTH_GRAPH_TOPIC,
     TRUTH_TOPIC,
+    end,
+    end_on_signals,
     paced,
     skeleton_frame,
     stamp,
@@ -32,6 +35,9 @@ from siha_ros.demo.publishing import (
 from siha_ros.demo.schedule import Loss, loss_schedule, lost_at
 from siha_ros.msg import InteractionGraph, SkeletonFrame
 
+if TYPE_CHECKING:
+    from offline_training.systems.springs import SpringsStepper
+
 FRAME_ID = "map"
 ENDLESS = 2880  # loss episodes of a run without end: those of a day
 
@@ -40,10 +46,8 @@ class TeamPublisher:
     """Advances the team with the clock and publishes it; the state published is that at the stamp, to the
     millisecond."""
 
-    def __init__(self, node: Node, names: Sequence[str], seed: int, schedule: Sequence[Loss]) -> None:
-        from offline_training.systems.springs import SpringsStepper
-
-        self._team = SpringsStepper(seed, agents=len(names))
+    def __init__(self, node: Node, names: Sequence[str], team: SpringsStepper, schedule: Sequence[Loss]) -> None:
+        self._team = team
         self._names = list(names)
         self._schedule = schedule
         self.topics = [f"/{name}/pose" for name in names]
@@ -95,7 +99,7 @@ def _pose(time_ns: int, position: np.ndarray, heading: float) -> PoseStamped:
 
 def run(
     names: Sequence[str],
-    seed: int,
+    stepper: SpringsStepper,
     schedule: Sequence[Loss],
     duration: float,
     rate: float,
@@ -104,7 +108,7 @@ def run(
 ) -> None:
     """Publish until duration (s; 0: for ever) is over or stop is set, from when the nodes of wait_for listen."""
     node = rclpy.create_node("siha_simulator")
-    team = TeamPublisher(node, names, seed, schedule)
+    team = TeamPublisher(node, names, stepper, schedule)
     wait_for_subscribers(node, team.topics, wait_for, stop)
     for elapsed in paced(rate, stop):
         if duration and elapsed >= duration:
@@ -135,20 +139,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(remove_ros_args(arguments)[1:])
     names = [f"robot_{i + 1}" for i in range(options.agents)]
-    stop = stop_on_signals()
-    rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    end_on_signals()
+    from offline_training.systems.springs import SpringsStepper  # numba
+
     try:
         if options.duration:
             schedule = loss_schedule(names, options.duration, options.losses, options.hidden, options.seed)
         else:
             schedule = loss_schedule(names, ENDLESS * 30.0, ENDLESS, options.hidden, options.seed)
-        run(names, options.seed, schedule, options.duration, options.rate, options.wait_for, stop)
+        team = SpringsStepper(options.seed, agents=len(names))
+        stop = stop_on_signals()
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+        run(names, team, schedule, options.duration, options.rate, options.wait_for, stop)
     except (ValueError, TimeoutError) as error:
         print(f"siha_simulator: {error}", file=sys.stderr)
         return 1
     finally:
         rclpy.try_shutdown()
-    return 0
+    end()
 
 
 if __name__ == "__main__":
