@@ -9,27 +9,26 @@ from typing import Any
 import numpy as np
 from rosbags.rosbag1 import Writer as Writer1
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from siha_ros.replay.bag import MessageFactory, own_types
 
 FORMATS = ("mcap", "sqlite3", "ros1")
 BEGIN = 1_700_000_000  # s: stamps and times of recording begin here
+UNKNOWN = "gone_msgs/msg/Note"  # a type that is installed nowhere: one string, text
 Message = tuple[str, str, float, Any]  # topic, type, time (s after BEGIN), message
 
 
 def write_bag(path: Path, form: str, messages: Callable[[Callable[..., Any]], Iterator[Message]]) -> Path:
     """Write a bag of `messages(new)`; a ROS 1 bag gets the ending .bag. Times of recording are those given."""
-    store = own_types()
+    store, types = get_typestore(Stores.EMPTY), own_types().fielddefs | get_types_from_msg("string text", UNKNOWN)
     if form == "ros1":
-        header = get_typestore(Stores.ROS1_NOETIC).fielddefs["std_msgs/msg/Header"]
-        types = {**store.fielddefs, "std_msgs/msg/Header": header}
-        store = get_typestore(Stores.EMPTY)
-        store.register(types)
+        types["std_msgs/msg/Header"] = get_typestore(Stores.ROS1_NOETIC).fielddefs["std_msgs/msg/Header"]
         path = path.with_suffix(".bag")
         writer: Any = Writer1(path)
     else:
         writer = Writer(path, version=8, storage_plugin=StoragePlugin[form.upper()])
+    store.register(types)
     connections: dict[str, Any] = {}
     with writer:
         for topic, kind, time, message in messages(MessageFactory(store).new):

@@ -45,14 +45,17 @@ class Run:
 class Trace:
     """What one method said in all losses, one row for each estimate and lost agent.
 
-    loss: which loss. since: s. error: truth minus estimate in the newest frame (m). radius: of 95 % that the method
-    gave (m).
+    loss: which loss. since: s. error: truth minus estimate in the newest frame (m). width, radius: of 68 % per axis and
+    of 95 % that the method gave (m). spread: deviation that it predicted before these were set by measured errors (m),
+    NaN where it does not.
     """
 
     loss: list[int] = field(default_factory=list)
     since: list[float] = field(default_factory=list)
     error: list[NDArray[np.float64]] = field(default_factory=list)
+    width: list[float] = field(default_factory=list)
     radius: list[float] = field(default_factory=list)
+    spread: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -142,7 +145,9 @@ def _note(out: Losses, name: str, run: Run, frame: int, estimate: Estimate) -> N
         trace.loss.append(out.count)
         trace.since.append(since)
         trace.error.append(run.positions[agent, frame] - estimate.positions[agent, -1])
+        trace.width.append(float(np.sqrt(estimate.covariance[agent, -1, 0, 0])))
         trace.radius.append(float(estimate.position_95[agent, -1]))
+        trace.spread.append(np.nan if estimate.spread is None else float(estimate.spread[agent, -1]))
     if name != "siha":
         return
     order = np.concatenate([np.setdiff1d(np.arange(len(run.names)), run.lost), run.lost])
@@ -172,10 +177,12 @@ def report(losses: Losses, config: BundleConfig, *, data: str, seed: int, rate: 
         place = np.searchsorted(limits, trace.since)
         distance = np.linalg.norm(trace.error, axis=-1) * 100
         held = distance <= 100 * np.array(trace.radius)
+        within = np.abs(trace.error) <= np.array(trace.width)[:, None]
         rows: dict[str, Any] = {}
         for number, label in enumerate(labels):
             chosen = distance[place == number] if label != "all" else distance
             inside = held[place == number] if label != "all" else held
+            axes = within[place == number] if label != "all" else within
             rows[label] = None
             if len(chosen):
                 rows[label] = {
@@ -183,6 +190,7 @@ def report(losses: Losses, config: BundleConfig, *, data: str, seed: int, rate: 
                     "mean_cm": float(chosen.mean()),
                     "median_cm": float(np.median(chosen)),
                     "inside_95_percent": 100 * float(inside.mean()),
+                    "inside_68_percent": 100 * float(axes.mean()),
                     "estimates": len(chosen),
                 }
         methods[name] = rows
@@ -238,15 +246,23 @@ def _graph_accuracy(losses: Losses) -> dict[str, Any]:
 
 
 def error_table(
-    seconds: NDArray[np.float64], errors: NDArray[np.float64], places: Sequence[float] = TABLE_SECONDS
+    seconds: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    places: Sequence[float] = TABLE_SECONDS,
+    spread: NDArray[np.float64] | None = None,
 ) -> ErrorTable:
     """The table of a bundle from errors f8[n, P] (m) at times since loss f8[n] (s): 68 % half-width per axis, radius
     of 95 %.
+
+    spread f8[n]: deviations (m) that the estimator predicted. Where they tell large errors from small ones at the same
+    time, the columns are of errors made comparable by them (:meth:`ErrorTable.at` turns them back).
 
     Each place takes the errors between the middles to its neighbours, or the nearest ones in time where those are
     fewer than LEAST_ERRORS; it is left out where even those lie beyond twice or half its time. Neither column ever
     falls with time.
     """
+    if spread is not None and np.isfinite(spread).sum() >= LEAST_ERRORS:
+        return _spread_table(seconds, errors, places, spread)
     edges = np.concatenate([[0.0], (np.array(places[1:]) + places[:-1]) / 2, [np.inf]])
     rows = []
     for place, low, high in zip(places, edges[:-1], edges[1:], strict=True):
@@ -268,10 +284,38 @@ def error_table(
     )
 
 
+def _spread_table(
+    seconds: NDArray[np.float64], errors: NDArray[np.float64], places: Sequence[float], spread: NDArray[np.float64]
+) -> ErrorTable:
+    """The usual spread is the smoothed median at each time; the exponent is the slope of log error on log spread, both
+    against their usual, by least squares."""
+    plain = error_table(seconds, errors, places)
+    known = np.isfinite(spread)
+    usual = [
+        float(np.median(spread[known][np.argsort(np.abs(np.log(np.maximum(seconds[known], 1e-3) / place)))[:size]]))
+        for place in plain.seconds
+        for size in [max(LEAST_ERRORS, int(known.sum() / len(plain.seconds)))]
+    ]
+    table = ErrorTable(plain.seconds, plain.half_width, plain.radius, np.round(usual, 6).tolist(), 1.0)
+    apart = np.log(table.against_usual(seconds, spread))
+    size = np.log(np.maximum(np.linalg.norm(errors, axis=-1), 1e-6) / np.interp(seconds, table.seconds, table.radius))
+    groups = np.searchsorted(table.seconds, seconds)
+    for values in (apart, size):
+        for group in np.unique(groups):
+            values[groups == group] -= values[groups == group].mean()
+    table.exponent = round(float(np.clip((apart * size).sum() / max((apart**2).sum(), 1e-12), 0.0, 1.0)), 3)
+    alike = errors / (table.against_usual(seconds, spread) ** table.exponent)[:, None]
+    level = error_table(seconds, alike, table.seconds)
+    if level.seconds != table.seconds:
+        return plain
+    table.half_width, table.radius = level.half_width, level.radius
+    return table
+
+
 def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dict[str, ErrorTable]:
     """Tables of every method that was run, and "forecast" (by seconds ahead, of agents that are seen)."""
     tables = {
-        name: error_table(np.array(trace.since), np.array(trace.error), places)
+        name: error_table(np.array(trace.since), np.array(trace.error), places, np.array(trace.spread))
         for name, trace in losses.traces.items()
         if trace.since
     }

@@ -7,6 +7,7 @@ other methods complete the same windows.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -67,7 +68,8 @@ class Score:
     newest: by method, the lost agents in the newest frame. ahead: by "seen" and "lost" agents, by method, forecasts.
     agreement: by pairs of seen (vv), seen and lost (vh), lost agents (hh): edges, edges of the same type as with all
     observed, summed absolute difference of the probability. reasons: how often siha gave each reason for a lost agent's
-    state. nonfinite: estimates of siha that were not finite. ms: of each estimate of siha.
+    state; of reasons that differ in numbers only, the first (kept in examples) counts for all. nonfinite: estimates of
+    siha that were not finite. ms: of each estimate of siha.
     """
 
     losses: list[Withheld] = field(default_factory=list)
@@ -77,6 +79,7 @@ class Score:
     )
     agreement: dict[str, Array] = field(default_factory=lambda: {key: np.zeros(3) for key in ("vv", "vh", "hh")})
     reasons: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
     estimates: int = 0
     nonfinite: int = 0
     ms: list[float] = field(default_factory=list)
@@ -136,7 +139,7 @@ def score_losses(
     """Run every loss; ``methods`` are compared with beside interpolation."""
     score = Score(losses=list(losses))
     lead = stream.config.window * stream.config.dt + LEAD_IN
-    for number, withheld in enumerate(tqdm(losses, "losses", disable=not progress, leave=False)):
+    for number, withheld in enumerate(tqdm(losses, "losses", disable=None if progress else True, leave=False)):
         judge = _Judge(score, number, withheld, methods, full)
         run(
             stream,
@@ -189,7 +192,9 @@ class _Judge:
         self._judge_newest(estimates, lost, last)
         self._judge_forecasts(estimates, lost)
         self._judge_graph(estimate, lost)
-        score.reasons.update(estimate.reason[index] or "none" for index in lost)
+        for index in lost:
+            reason = estimate.reason[index] or "none"
+            score.reasons[score.examples.setdefault(re.sub(r"[\d.]+", "#", reason), reason)] += 1
         score.estimates += 1
         score.ms.append(estimate.ms)
         score.nonfinite += not (np.isfinite(estimate.positions).all() and np.isfinite(estimate.covariance).all())

@@ -59,6 +59,13 @@ def test_a_player_asks_for_the_body():
     assert module.node_parameters(given) == {"bundle": "body"}
 
 
+def test_a_single_file_or_a_bag_of_ros_1_is_not_for_ros2_bag(tmp_path):
+    module, _ = arguments()
+    for name in ("recording.mcap", "recording.bag"):
+        (tmp_path / name).touch()
+        assert not module.ros2_bag_plays(tmp_path / name)
+
+
 def test_a_wrong_flag_is_named():
     module, given = arguments(viewer="yes")
     with pytest.raises(ValueError, match="viewer is 'yes': expected true or false"):
