@@ -31,9 +31,11 @@ from siha_ros.replay.losses import error_table, error_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
-    "any": {"nri": 7500, "nri_visible": 0, "hsp_sa": 7000, "hsp_sg": 6000},
-    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 7000, "hsp_sg": 6000},
+    "any": {"nri": 7500, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500},
+    "fresh": {"nri": 6000, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }
+HSP_BATCH = 512
+CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 CHUNK = 250  # windows that are looked at together
 
 
@@ -118,11 +120,11 @@ def train_modules(
             f"hsp_sa_{hidden}",
             folder,
             sa,
-            sampler(data, 256, (visible,)),
+            sampler(data, HSP_BATCH, (visible,)),
             target,
-            Schedule(steps(plan["hsp_sa"] * share), rate=1e-3),
+            Schedule(steps(plan["hsp_sa"] * share), rate=1e-3, optimiser="muon", validate_every=250),
             visible=visible,
-            batch=256,
+            batch=HSP_BATCH,
             seed=seed,
         )
         warm_start(sg, sa)
@@ -133,13 +135,13 @@ def train_modules(
             sa,
             modules.nri,
             partial(_fixed_set, data, visible),
-            min(100_000, len(data)),
+            min(CACHED, len(data)),
             target[:1000],
-            Schedule(steps(plan["hsp_sg"] * share), rate=7e-4),
+            Schedule(steps(plan["hsp_sg"] * share), rate=7e-4, optimiser="muon", validate_every=250),
             visible=visible,
-            batch=256,
-            warmup_epochs=5 * scale * share,
-            refresh_epochs=5 * scale * share,
+            batch=HSP_BATCH,
+            warmup_epochs=2 * scale * share,
+            refresh_epochs=1.5 * scale * share,
             rounds=3,
             seed=seed,
         )

@@ -71,7 +71,7 @@ def springs_windows(
 ) -> SpringsWindows:
     """``count`` windows of a split ("train", "validation", "test"): seeds are apart, so no run is in two splits.
 
-    future: frames beyond the 50 of the history. Training sets take 8 windows from each run, the others one.
+    future: frames beyond the 50 of the history. Training sets take 4 windows from each run, the others one.
     """
     if kind not in ("fresh", "any"):
         raise ValueError(f"springs set {kind!r} is unknown, expected 'fresh' or 'any'")
@@ -79,7 +79,7 @@ def springs_windows(
     if kind == "fresh":
         data = simulate_springs(count, FRAMES + future, agents=agents, seed=seed)
     else:
-        data = team_windows(count, FRAMES + future, agents=agents, seed=seed, per_run=8 if split == "train" else 1)
+        data = team_windows(count, FRAMES + future, agents=agents, seed=seed, per_run=4 if split == "train" else 1)
     return SpringsWindows(
         kind,
         torch.from_numpy(data.positions),

@@ -24,14 +24,16 @@ from torch import Tensor, nn
 class Schedule:
     """How long and how fast a stage learns.
 
-    steps: optimiser steps. rate: peak learning rate (Adam). weight_decay: L2 of Adam. warmup: share of the steps that
-    the rate rises in; it then falls to zero on a half cosine, or stays if ``constant``. clip: gradient norm. average:
-    decay of the weights' running mean, which is what is validated and kept (0 keeps the raw weights). validate_every
-    (steps), checkpoint_seconds: how often. bf16: autocast of the loss.
+    steps: optimiser steps. rate: peak learning rate. optimiser: "adam", the paper's, or "muon", which learns from fewer
+    samples: orthogonalised steps for matrices, Adam for the rest. weight_decay: L2 of Adam. warmup: share of the steps
+    that the rate rises in; it then falls to zero on a half cosine, or stays if ``constant``. clip: gradient norm.
+    average: decay of the weights' running mean, which is what is validated and kept (0 keeps the raw weights).
+    validate_every (steps), checkpoint_seconds: how often. bf16: autocast of the loss.
     """
 
     steps: int
     rate: float = 5e-4
+    optimiser: str = "adam"
     weight_decay: float = 0.0
     warmup: float = 0.02
     constant: bool = False
@@ -49,6 +51,23 @@ class Schedule:
         if step < rise:
             return self.rate * (step + 1) / rise
         return self.rate * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, self.steps - rise)))
+
+
+def optimisers(model: nn.Module, schedule: Schedule) -> list[torch.optim.Optimizer]:
+    """The optimisers of all weights. Raises ValueError for an unknown name, or a PyTorch that has no Muon."""
+    if schedule.optimiser not in ("adam", "muon"):
+        raise ValueError(f"optimiser {schedule.optimiser!r} is unknown, expected adam or muon")
+    if schedule.optimiser == "muon" and not hasattr(torch.optim, "Muon"):
+        raise ValueError(f"optimiser muon needs PyTorch 2.9 or newer, this is {torch.__version__}")
+    matrices = [weight for weight in model.parameters() if weight.ndim == 2 and schedule.optimiser == "muon"]
+    known = {id(weight) for weight in matrices}
+    rest = [weight for weight in model.parameters() if id(weight) not in known]
+    out: list[torch.optim.Optimizer] = [
+        torch.optim.Adam(rest, schedule.rate, weight_decay=schedule.weight_decay, fused=True)
+    ]
+    if matrices:  # steps of the size that Adam's have, so that one rate fits both
+        out.append(torch.optim.Muon(matrices, schedule.rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"))
+    return out
 
 
 def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
@@ -99,14 +118,15 @@ def train(
     """
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint, log = folder / f"{name}.pt", folder / f"{name}.jsonl"
-    optimiser = torch.optim.Adam(model.parameters(), schedule.rate, weight_decay=schedule.weight_decay, fused=True)
+    learners = optimisers(model, schedule)
     average = Averaged(model, schedule.average)
     state: dict[str, Any] = {"step": 0, "seconds": 0.0, "best": math.inf, "best_metrics": {}, "best_model": None}
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
         average.model.load_state_dict(saved["average"])
-        optimiser.load_state_dict(saved["optimiser"])
+        for learner, state_of in zip(learners, saved["optimisers"], strict=True):
+            learner.load_state_dict(state_of)
         state.update(saved["state"])
         if kept is not None:
             kept.update(saved["kept"])
@@ -119,7 +139,7 @@ def train(
         content = {
             "model": model.state_dict(),
             "average": average.model.state_dict(),
-            "optimiser": optimiser.state_dict(),
+            "optimisers": [learner.state_dict() for learner in learners],
             "state": state,
             "kept": kept or {},
         }
@@ -134,14 +154,16 @@ def train(
         if each_step is not None:
             each_step(step, average.model)
         model.train()
-        for group in optimiser.param_groups:
-            group["lr"] = schedule.rate_at(step)
+        for learner in learners:
+            for group in learner.param_groups:
+                group["lr"] = schedule.rate_at(step)
         with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bf16):
             value, parts = loss(step, generator)
-        optimiser.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
-        optimiser.step()
+        for learner in learners:
+            learner.step()
         average.update(model, step)
         if step % 10 == 0:
             for key, part in {"loss": value.detach(), **parts}.items():

@@ -13,7 +13,7 @@ from offline_training.stages import hsp_sg as hsp_sg_stage
 from offline_training.stages import loop
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import StructureCache, train_hsp_sg
-from offline_training.stages.loop import Averaged, Schedule, train, write_atomically
+from offline_training.stages.loop import Averaged, Schedule, optimisers, train, write_atomically
 from offline_training.stages.nri import evaluate_nri, train_nri
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, reconstruction_error
 from siha_ros.model.nri import NRI, NRIConfig
@@ -97,20 +97,39 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 # The loop
 
 
-@pytest.mark.parametrize("run", [run_nri, run_hsp_sa])
-def test_a_run_killed_twice_ends_as_one_that_never_was(run, tmp_path):
+@pytest.mark.parametrize(("run", "optimiser"), [(run_nri, "adam"), (run_hsp_sa, "adam"), (run_hsp_sa, "muon")])
+def test_a_run_killed_twice_ends_as_one_that_never_was(run, optimiser, tmp_path):
     """Killed in step 7 right after a checkpoint, and in step 13 with the checkpoint of step 7."""
-    whole, metrics = run(tmp_path / "whole", 1, SCHEDULE, Source())
+    schedule = replace(SCHEDULE, optimiser=optimiser)
+    whole, metrics = run(tmp_path / "whole", 1, schedule, Source())
     for seed, kill_at, seconds in ((1, 7, KEEP_EVERY_STEP), (2, 6, KEEP_NONE)):  # draws are counted from the last start
         with pytest.raises(Killed):
-            run(tmp_path / "killed", seed, replace(SCHEDULE, checkpoint_seconds=seconds), Source(kill_at))
+            run(tmp_path / "killed", seed, replace(schedule, checkpoint_seconds=seconds), Source(kill_at))
     rest = Source()
-    resumed, resumed_metrics = run(tmp_path / "killed", 3, SCHEDULE, rest)
+    resumed, resumed_metrics = run(tmp_path / "killed", 3, schedule, rest)
     assert len(rest.indices) == STEPS - 7
     rows = [json.loads(line)["step"] for line in next((tmp_path / "killed").glob("*.jsonl")).read_text().splitlines()]
     assert rows == [5, 10, 15, 16]  # the step validated twice is logged once
     assert same_weights(resumed, whole) and resumed_metrics == metrics
-    assert not same_weights(run(tmp_path / "other", 2, SCHEDULE, Source())[0], whole)
+    assert not same_weights(run(tmp_path / "other", 2, schedule, Source())[0], whole)
+
+
+def test_muon_orthogonalises_the_steps_of_matrices_and_leaves_the_rest_to_adam():
+    torch.manual_seed(0)
+    model = nn.Linear(6, 6)
+    adam, muon = optimisers(model, Schedule(1, rate=0.1, optimiser="muon"))
+    assert [weight.shape for weight in muon.param_groups[0]["params"]] == [(6, 6)]
+    assert [weight.shape for weight in adam.param_groups[0]["params"]] == [(6,)]
+    before = model.weight.detach().clone()
+    left, right = (torch.linalg.qr(torch.randn(6, 6))[0] for _ in range(2))
+    model.weight.grad = left @ torch.diag(2.0 ** torch.arange(6)) @ right  # very unequal directions
+    muon.step()
+    step = (before - model.weight).detach()
+    lengths = torch.linalg.svdvals(step)
+    assert lengths.max() < 2 * lengths.min()
+    assert torch.allclose(step / step.norm(), left @ right / 6**0.5, atol=0.15)  # the same directions, all alike
+    with pytest.raises(ValueError, match="optimiser 'sgd' is unknown, expected adam or muon"):
+        optimisers(model, Schedule(1, optimiser="sgd"))
 
 
 def test_a_finished_run_is_not_repeated(tmp_path):
