@@ -109,7 +109,8 @@ class _Memory:
 class _Completion:
     """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in
     :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known. explained: whether the dynamics found
-    hidden trajectories within the world that training knew; if not, these are continued at constant velocity."""
+    hidden trajectories within the world that training knew; if not, these are continued at constant velocity. spread
+    ``[n, T]``: deviation (m) per axis that the smoother predicts, NaN where it says nothing."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -118,6 +119,7 @@ class _Completion:
     filtered: Tensor
     filtered_information: Tensor
     guessed: NDArray[np.bool_]
+    spread: Array
     explained: bool = True
 
 
@@ -198,6 +200,7 @@ class TeamEstimator:
                 nothing.new_zeros(1, len(window.times), 0),
                 nothing.new_zeros(1, len(window.times), 0, 0),
                 np.zeros(0, dtype=bool),
+                np.zeros((0, len(window.times))),
             )
         states = torch.cat([visible, done.hidden], 1)
         graph = graph_of(done.log_odds)
@@ -313,6 +316,7 @@ class TeamEstimator:
         hidden, change, explained = start, 0.0, True
         filtered = start.transpose(1, 2).flatten(2)
         certainty = filtered.new_zeros(*filtered.shape, filtered.shape[-1])
+        spread: Array = np.full((count, frames), np.nan)
         rounds = self.evidence_rounds if fresh else 1
         for _ in range(rounds):
             smoothed = smooth(self.nri.decoder, moving, hidden, graph_of(odds), evidence, iterations=2 if fresh else 1)
@@ -322,8 +326,15 @@ class TeamEstimator:
             change = float((smoothed.hidden - hidden)[..., : self.dims].abs().max()) * self.scale.position
             hidden = torch.where(shown.isfinite(), shown, smoothed.hidden)
             filtered, certainty = smoothed.filtered, smoothed.filtered_information
+            spread = self._spread(smoothed.covariance)
             odds = believe(hidden)
-        return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, explained)
+        return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained)
+
+    def _spread(self, covariance: Tensor) -> Array:
+        """Deviations per axis ``[n, T]`` (m) from the smoother's covariance ``[1, T, n 2 P, n 2 P]``."""
+        variances = covariance[0].diagonal(dim1=-2, dim2=-1).unflatten(-1, (-1, 2 * self.dims))[..., : self.dims]
+        result: Array = variances.mean(-1).clamp_min(0).sqrt().T.cpu().double().numpy() * self.scale.position
+        return result
 
     def _guess(
         self,
@@ -357,6 +368,7 @@ class TeamEstimator:
             nothing.new_zeros(1, len(window.times), 0),
             nothing.new_zeros(1, len(window.times), 0, 0),
             np.ones(len(missing), dtype=bool),
+            np.full((len(missing), len(window.times)), np.nan),
         )
 
     def _start(
@@ -539,6 +551,8 @@ class TeamEstimator:
             else ""
             for agent in range(agents)
         ]
+        spread = np.full((agents, len(past_steps)), np.nan)
+        spread[missing] = done.spread
         estimate = Estimate(
             names=window.names,
             times=window.times,
@@ -559,6 +573,7 @@ class TeamEstimator:
             ms=0.0,
             reason=reason,
             internal=memory,
+            spread=spread,
         )
         tables = ["constant_velocity" if why.startswith("extrapolated") else "hsp" if why else "siha" for why in reason]
         self._deviate(estimate, window, tables)
@@ -572,7 +587,8 @@ class TeamEstimator:
         width, radius = (np.empty_like(since) for _ in range(2))
         for table in set(tables):
             rows = [row for row, name in enumerate(tables) if name == table]
-            width[rows], radius[rows] = errors[table].at(since[rows], growing=table == "constant_velocity")
+            spread = None if estimate.spread is None else estimate.spread[rows]
+            width[rows], radius[rows] = errors[table].at(since[rows], table == "constant_velocity", spread)
         width[window.observed], radius[window.observed] = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
         bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
         width[bridged], radius[bridged] = errors["constant_velocity"].at(

@@ -33,6 +33,7 @@ LARGEST_FILE = 64 * 1024 * 1024
 LARGEST_YAML = 1024 * 1024
 LARGEST_SIZE = 10_000  # of any number in a module's hyper-parameters that is a count
 LARGEST_LAYER = 16_000_000  # weights of one layer
+MOST_UNUSUAL = 10.0  # times more or less than usual that a predicted deviation is followed
 
 
 class BundleError(ValueError):
@@ -65,12 +66,15 @@ class ErrorTable:
     """Errors measured on validation data by time since loss.
 
     seconds: ascending times since loss (s). half_width: 68 % half-width per axis (m). radius: that holds 95 % of the
-    errors (m).
+    errors (m). spread, exponent: where an estimator predicts a deviation of its own, the usual one at these times (m);
+    both columns hold for that one, and go with (predicted / usual) to the power of ``exponent``.
     """
 
     seconds: list[float]
     half_width: list[float]
     radius: list[float]
+    spread: list[float] = field(default_factory=list)
+    exponent: float = 0.0
 
     def __post_init__(self) -> None:
         if not len(self.seconds) == len(self.half_width) == len(self.radius) > 0:
@@ -79,15 +83,30 @@ class ErrorTable:
             raise ValueError("seconds must ascend")
         if min(self.half_width) < 0 or min(self.radius) < 0:
             raise ValueError("half_width and radius must not be negative")
+        if self.spread and (len(self.spread) != len(self.seconds) or min(self.spread) <= 0):
+            raise ValueError("spread needs one entry above 0 for each time, or none at all")
+        if not 0 <= self.exponent <= 2 or (self.exponent > 0) > bool(self.spread):
+            raise ValueError("exponent must be 0 to 2, and 0 without spread")
 
-    def at(self, seconds: np.ndarray, growing: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def at(
+        self, seconds: np.ndarray, growing: bool = False, spread: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Half-widths and radii (m) at times since loss (s). Beyond the table the last entry, which is the largest
-        known, or, where errors are known to be growing, more in proportion to time. Infinite: the last entry."""
-        beyond: np.ndarray | float = 1.0
+        known, or, where errors are known to be growing, more in proportion to time. Infinite: the last entry.
+        spread: what the estimator predicted for each (m), NaN for the usual."""
+        factor: np.ndarray | float = 1.0
         if growing:
-            beyond = np.maximum(np.where(np.isfinite(seconds), seconds, 0.0) / max(self.seconds[-1], 1e-9), 1.0)
+            factor = np.maximum(np.where(np.isfinite(seconds), seconds, 0.0) / max(self.seconds[-1], 1e-9), 1.0)
+        if spread is not None and self.exponent:
+            factor = factor * self.against_usual(seconds, spread) ** self.exponent
         width = np.interp(seconds, self.seconds, self.half_width)
-        return width * beyond, np.interp(seconds, self.seconds, self.radius) * beyond
+        return width * factor, np.interp(seconds, self.seconds, self.radius) * factor
+
+    def against_usual(self, seconds: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Predicted deviations (m) in units of the usual one at times since loss (s), within a factor of MOST_UNUSUAL;
+        1 where NaN."""
+        usual = np.interp(seconds, self.seconds, self.spread)
+        return np.clip(np.where(np.isfinite(spread), spread / usual, 1.0), 1 / MOST_UNUSUAL, MOST_UNUSUAL)
 
 
 @dataclass

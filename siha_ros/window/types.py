@@ -106,6 +106,8 @@ class Estimate:
         ms: time taken (ms).
         reason: one line per agent saying why the estimate is what it is, or "".
         internal: continuation state private to the estimator that made it.
+        spread: f8[A, T] deviation (m) per axis that the estimator's own model predicts, before measured errors correct
+            it; NaN where it predicts none, None where it never does.
     """
 
     names: list[str]
@@ -122,6 +124,7 @@ class Estimate:
     ms: float
     reason: list[str]
     internal: object | None = None
+    spread: NDArray[np.float64] | None = None
 
 
 class WindowEstimator(Protocol):

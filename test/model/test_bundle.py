@@ -473,6 +473,15 @@ def test_error_table_is_linear_between_its_times_and_held_beyond():
     np.testing.assert_allclose(radius, [0.4, 2.5, 5.0, 2.5])
 
 
+def test_predicted_deviations_scale_the_table():
+    table = ErrorTable([1.0, 3.0], [0.1, 0.2], [0.3, 0.6], spread=[0.02, 0.04], exponent=0.5)
+    seconds = np.array([1.0, 1.0, 1.0, 2.0, 1.0])
+    width, radius = table.at(seconds, spread=np.array([0.02, 0.08, np.nan, 0.03, 1e9]))
+    np.testing.assert_allclose(width, [0.1, 0.2, 0.1, 0.15, 0.1 * 10**0.5])
+    np.testing.assert_allclose(radius, 3 * width)
+    np.testing.assert_allclose(table.at(seconds)[0], [0.1, 0.1, 0.1, 0.15, 0.1])
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
@@ -480,6 +489,9 @@ def test_error_table_is_linear_between_its_times_and_held_beyond():
         (([0.0, 1.0], [0.1], [0.1, 0.2]), "one entry each"),
         (([0.0, 0.0], [0.1, 0.1], [0.1, 0.2]), "must ascend"),
         (([0.0], [-0.1], [0.2]), "must not be negative"),
+        (([0.0], [0.1], [0.2], [0.1, 0.1]), "one entry above 0 for each time"),
+        (([0.0], [0.1], [0.2], [0.0]), "one entry above 0 for each time"),
+        (([0.0], [0.1], [0.2], [], 0.5), "0 without spread"),
     ],
 )
 def test_error_tables_are_checked(table, said):

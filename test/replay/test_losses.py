@@ -122,3 +122,19 @@ def test_an_error_table_borrows_from_times_near_by():
     table = error_table(seconds, errors, (0.05, 0.1, 0.2, 0.3))
     assert table.seconds == [0.1, 0.2, 0.3]  # 0.05 s is too far from 0.15 s
     assert np.allclose(table.half_width, 0.3)
+
+
+def test_predicted_deviations_make_the_table_hold_for_sure_and_unsure_estimates_alike():
+    """Errors of a normal distribution whose sigma the estimator predicts up to a factor that grows with time."""
+    random = np.random.default_rng(1)
+    seconds = random.choice([0.5, 1.0, 2.0], 6000)
+    spread = 0.1 * np.exp(random.normal(size=6000))
+    errors = random.normal(size=(6000, 2)) * (spread * seconds)[:, None]
+    table = error_table(seconds, errors, (0.5, 1.0, 2.0), spread)
+    assert np.isclose(table.exponent, 1, atol=0.03) and np.allclose(table.spread, 0.1, rtol=0.1)
+    width, radius = table.at(seconds, spread=spread)
+    for chosen in (spread < 0.05, (spread > 0.08) & (spread < 0.12), spread > 0.2):
+        assert 0.65 < (np.abs(errors[chosen]) <= width[chosen, None]).mean() < 0.72
+        assert 0.93 < (np.linalg.norm(errors[chosen], axis=-1) <= radius[chosen]).mean() < 0.97
+    useless = error_table(seconds, errors, (0.5, 1.0, 2.0), random.permutation(spread))
+    assert useless.exponent < 0.05
