@@ -14,7 +14,8 @@ from torch import Tensor
 
 import siha_ros
 from offline_training.datasets.losses import team_losses
-from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, SpringsWindows, springs_windows
+from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, springs_windows
+from offline_training.datasets.team import TeamWindows
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
@@ -40,7 +41,7 @@ CHUNK = 250  # windows that are looked at together
 
 
 def sampler(
-    data: SpringsWindows, batch: int, visible: tuple[int, ...], agents: int = AGENTS
+    data: TeamWindows, batch: int, visible: tuple[int, ...], agents: int = AGENTS
 ) -> Callable[[torch.Generator], Tensor]:
     """Random batches of the first ``agents``, in the frame of a random one of the numbers ``visible`` of seen agents,
     turned at random."""
@@ -149,7 +150,7 @@ def train_modules(
     return modules
 
 
-def _fixed_set(data: SpringsWindows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Tensor:
+def _fixed_set(data: TeamWindows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Tensor:
     return data.states(index, visible, turn)
 
 
@@ -162,7 +163,7 @@ def warm_start(model: HiddenStatePredictor, source: HiddenStatePredictor) -> Non
 
 
 @torch.no_grad()
-def measure_noise(modules: SpringsModules, validation: SpringsWindows) -> dict[str, Tensor]:
+def measure_noise(modules: SpringsModules, validation: TeamWindows) -> dict[str, Tensor]:
     """Variances that weigh the evidence at run time, from validation windows, per feature and normalised: of the
     decoder's step under the inferred graph, and of the refined guess by number of hidden agents.
     """
@@ -248,7 +249,7 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: SpringsModules, *, 
 
 
 @torch.no_grad()
-def window_errors(modules: SpringsModules, validation: SpringsWindows) -> dict[str, ErrorTable]:
+def window_errors(modules: SpringsModules, validation: TeamWindows) -> dict[str, ErrorTable]:
     """Deviations from validation windows with a future: of the paper's guess ("hsp", and "siha" until losses were
     measured), of a forecast by seconds ahead, of constant velocity by seconds since a loss."""
     visible = AGENTS - max(modules.hsp_sa)

@@ -1,0 +1,111 @@
+"""Windows of a team of like agents as model input, simulated or recorded: frame, velocities, scale, augmentation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from siha_ros.model.frame import Scale, team_frame
+from siha_ros.window.grid import backward_difference
+
+
+@dataclass
+class TeamWindows:
+    """n windows of A agents, frames 0 .. T - 1 (history) and possibly beyond (future); agents are exchangeable, so the
+    last ones hide.
+
+    positions: f4 ``[n, A, T, P]`` in metres. velocities: likewise (m/s), or None for backward differences. edges: bool
+    ``[n, A, A]``, or None where nobody knows them. known: bool ``[n, A, T]``, false where a position was not measured
+    and must not be learned from; None where all are. frame: "world" or "team". dt: s. history: frames of the history.
+    mixed: samples are drawn with their agents in any order, which tells the same of agents that do not act alike.
+    """
+
+    positions: Tensor
+    velocities: Tensor | None
+    edges: Tensor | None
+    known: Tensor | None
+    frame: str
+    dt: float
+    history: int
+    scale: Scale
+    mixed: bool = False
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def agents(self) -> int:
+        """A."""
+        return self.positions.shape[1]
+
+    @property
+    def features(self) -> int:
+        """D, twice the dimensions of a position."""
+        return 2 * self.positions.shape[3]
+
+    def states(
+        self,
+        index: Tensor | slice,
+        visible: int,
+        rotate: torch.Generator | None = None,
+        order: Tensor | None = None,
+    ) -> Tensor:
+        """Normalised states ``[B, A, T, D]`` of the windows at ``index``, seen in the frame of the first ``visible``
+        agents.
+
+        rotate: draws a rotation or reflection (about the vertical) for each window; the physics knows no direction.
+        order: ``[B, A]``, an order of the agents of each window.
+        """
+        positions = self.positions[index]
+        velocities = None if self.velocities is None else self.velocities[index]
+        if order is not None:
+            rows = torch.arange(len(positions))[:, None]
+            positions = positions[rows, order]
+            velocities = None if velocities is None else velocities[rows, order]
+        if rotate is not None:
+            turn = random_rotations(len(positions), rotate, positions.shape[-1])
+            positions = positions @ turn
+            velocities = None if velocities is None else velocities @ turn
+        if self.frame == "team":
+            frame = team_frame(positions[:, :visible, : self.history], self.dt)
+            frames = torch.arange(positions.shape[2]) - (self.history - 1)
+            positions = positions - frame.at(frames).unsqueeze(1)
+            velocities = None if velocities is None else velocities - frame.velocity[:, None, None]
+        if velocities is None:
+            velocities = backward_difference(positions, self.dt)
+        return self.scale.features(positions, velocities)
+
+    def known_states(self, index: Tensor | slice, order: Tensor | None = None) -> Tensor | None:
+        """bool ``[B, A, T, D]``: which entries of :meth:`states` were measured, or None for all; a velocity by
+        difference was where both its positions were."""
+        if self.known is None:
+            return None
+        known = self.known[index]
+        if order is not None:
+            known = known[torch.arange(len(known))[:, None], order]
+        moved = known
+        if self.velocities is None:
+            steps = known[..., 1:] & known[..., :-1]
+            moved = torch.cat([steps[..., :1], steps], -1)
+        dims = self.positions.shape[-1]
+        return torch.cat([part.unsqueeze(-1).expand(*part.shape, dims) for part in (known, moved)], -1)
+
+    def draw_order(self, count: int, generator: torch.Generator) -> Tensor | None:
+        """Orders of the agents ``[count, A]`` for a batch, or None where they stay as they are."""
+        return torch.rand(count, self.agents, generator=generator).argsort(1) if self.mixed else None
+
+
+def random_rotations(count: int, generator: torch.Generator, dims: int = 2) -> Tensor:
+    """Uniform rotations and reflections of the horizontal plane, ``[count, 1, dims, dims]``."""
+    angle = torch.rand(count, generator=generator) * (2 * math.pi)
+    flip = torch.randint(0, 2, (count,), generator=generator) * 2.0 - 1
+    cos, sin = angle.cos(), angle.sin()
+    turn = torch.stack([cos, sin, -sin * flip, cos * flip], -1).view(count, 1, 2, 2)
+    if dims == 2:
+        return turn
+    upright = torch.eye(dims).repeat(count, 1, 1, 1)
+    upright[..., :2, :2] = turn
+    return upright
