@@ -30,7 +30,6 @@ def replay_command(options: argparse.Namespace) -> None:
     with Bag(options.bag) as bag:
         estimator = load_estimator(options.bundle, options.device)
         stream = Stream(bag, estimator.bundle.config, parameters)
-        estimator.warm_up()
         if options.hide is None:
             write_command(options, stream, estimator)
         else:
@@ -53,11 +52,12 @@ def score_command(options: argparse.Namespace, stream: Stream, estimator: Any) -
     """Hide agents, score the estimates of them, print and write the report."""
     bag, config = stream.bag, estimator.bundle.config
     new = MessageFactory(own_types()).new
+    at = config.window * config.dt + 1.0 if options.at is None else options.at
+    starts = loss_times(bag.begin, bag.end, at, options.lasts, options.sweep)
+    estimator.warm_up()
     full = full_observation(stream, estimator, new)
     say(full.summary)
     hidden = hidden_sets(options.hide, full.truth.names, config.limbs)
-    at = config.window * config.dt + 1.0 if options.at is None else options.at
-    starts = loss_times(bag.begin, bag.end, at, options.lasts, options.sweep)
     losses = [Withheld(frozenset(names), start, start + options.lasts) for names in hidden for start in starts]
     score = score_losses(stream, estimator, baselines(estimator), full, losses, new, progress=True)
     result = report(
@@ -112,6 +112,7 @@ def write_outputs(stream: Stream, estimator: Any, out: Path, storage: str) -> Su
         def at(_: int, moment: float) -> None:
             outputs.time_ns = round(moment * 1e9)
 
+        estimator.warm_up()
         return run(stream, estimator, outputs, writer.new, on_entry=copy, on_tick=at)
 
 
