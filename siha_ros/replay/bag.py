@@ -5,9 +5,9 @@ The messages of this package are known from its msg/ files, whatever the bag say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -233,34 +233,47 @@ class MessageFactory:
 
     def __init__(self, store: Typestore) -> None:
         self.store = store
-        self._fields: dict[str, list[tuple[str, Any, Any]]] = {}
+        self._zeros: dict[str, dict[str, Any]] = {}  # of fields that hold one number or text
+        self._makers: dict[str, dict[str, _Field]] = {}  # of the others
 
     def new(self, kind: str, **given: Any) -> Any:
-        """A message; see siha_ros.node.messages.NewMessage."""
-        if kind not in self._fields:
-            self._fields[kind] = [(name, *_field(*desc)) for name, desc in self.store.fielddefs[kind][1]]
-        values = [convert(given[name]) if name in given else make(self) for name, make, convert in self._fields[kind]]
-        if not given.keys() <= (known := {name for name, *_ in self._fields[kind]}):
-            raise TypeError(f"{kind} has no field {', '.join(given.keys() - known)}")
-        return self.store.types[kind](*values)
+        """A message; see siha_ros.node.messages.NewMessage. Raises TypeError for a field that it does not have."""
+        if kind not in self._zeros:
+            self._learn(kind)
+        values = self._zeros[kind] | given
+        for name, found in self._makers[kind].items():
+            values[name] = found.convert(given[name]) if name in given else found.make()
+        return self.store.types[kind](**values)
 
+    def _learn(self, kind: str) -> None:
+        self._zeros[kind], self._makers[kind] = {}, {}
+        for name, (node, detail) in self.store.fielddefs[kind][1]:
+            if node == Nodetype.BASE:
+                base = str(detail[0])
+                zero: Any = "" if base == "string" else False if base == "bool" else 0.0 if "float" in base else 0
+                self._zeros[kind][name] = zero
+            else:
+                self._makers[kind][name] = self._field(node, detail)
 
-def _field(node: Nodetype, detail: Any) -> tuple[Any, Any]:
-    """How the default of a field is made (from the factory), and how a value given for it is converted."""
-    if node == Nodetype.BASE:
-        name = detail[0]
-        zero: Any = "" if name == "string" else False if name == "bool" else 0.0 if name.startswith("float") else 0
-        return (lambda factory: zero), (lambda value: value)
-    if node == Nodetype.NAME:
-        return (lambda factory: factory.new(detail)), (lambda value: value)
-    (inner, inner_detail), length = detail
-    size = length if node == Nodetype.ARRAY else 0
-    if inner == Nodetype.BASE and inner_detail[0] != "string":
+    def _field(self, node: Nodetype, detail: Any) -> _Field:
+        if node == Nodetype.NAME:
+            return _Field(partial(self.new, detail), lambda value: value)
+        (inner, inner_detail), length = detail
+        size = length if node == Nodetype.ARRAY else 0
+        if inner == Nodetype.NAME:
+            return _Field(lambda: [self.new(inner_detail) for _ in range(size)], list)
+        if inner_detail[0] == "string":
+            return _Field(lambda: [""] * size, list)
         dtype = np.dtype({"char": "uint8", "byte": "uint8"}.get(inner_detail[0], inner_detail[0]))
-        return (lambda factory: np.zeros(size, dtype)), (lambda value: np.asarray(value, dtype))
-    if inner == Nodetype.BASE:
-        return (lambda factory: [""] * size), list
-    return (lambda factory: [factory.new(inner_detail) for _ in range(size)]), list
+        return _Field(partial(np.zeros, size, dtype), partial(np.asarray, dtype=dtype))
+
+
+@dataclass(frozen=True)
+class _Field:
+    """How the default of a field is made, and how a value given for it is converted."""
+
+    make: Callable[[], Any]
+    convert: Callable[[Any], Any]
 
 
 def offered_qos(connection: Connection) -> list[Qos]:

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from siha_ros.model.body_linear import LinearPath
 from siha_ros.model.bundle import Bundle, BundleConfig
-from siha_ros.model.frame import team_frame
-from siha_ros.model.hidden_state import align, take_slots
+from siha_ros.model.frame import Scale, team_frame
+from siha_ros.model.hidden_state import HiddenStatePredictor, align, take_slots
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.bootstrap import interval
@@ -34,6 +34,18 @@ from siha_ros.window.types import WindowEstimator
 CHUNK_EDGES = 12_000  # edges in one pass of a network: bounds its memory
 LEARNED = ("hsp_sa", "siha")  # methods behind the estimator's interface that know the bundle's graph and dynamics
 SCHEMA = 1
+
+
+class Space(Protocol):
+    """What turns normalised positions into metres: a bundle's config, for one."""
+
+    @property
+    def dims(self) -> int:
+        """2 or 3."""
+
+    @property
+    def scale(self) -> Scale:
+        """Half-ranges (m, m/s)."""
 
 
 @dataclass
@@ -117,7 +129,7 @@ def evaluate(
         config.window,
         lost_at == 0 and not config.identified,
     )
-    answers = network_answers(bundle, task, progress) if networks else {}
+    answers = network_answers(bundle.networks, config.rounds, task, progress) if networks else {}
     for name, estimator in methods.items():
         answers[name] = estimator_answers(name, estimator, bundle, recording, task, frames, progress)
     report: dict[str, Any] = {
@@ -202,21 +214,24 @@ def true_states(config: BundleConfig, recording: Recording, frames: Frames) -> T
 
 
 @torch.inference_mode()
-def network_answers(bundle: Bundle, task: Task, progress: bool = False) -> dict[str, Answer]:
-    """hsp_sa: one pass of HSP-sa. siha_paper: its refinement loop. nri_complete: NRI with nobody hidden. nri_visible:
+def network_answers(
+    networks: Mapping[str, nn.Module], rounds: int, task: Task, progress: bool = False
+) -> dict[str, Answer]:
+    """Of networks by the names that they have in a bundle. hsp_sa: one pass of HSP-sa. siha_paper: its refinement loop. nri_complete: NRI with nobody hidden. nri_visible:
     NRI trained and run on the agents seen, where the bundle holds one. All treat the hidden agents as never seen."""
-    count, nri = task.hidden, bundle.nri()
+    count, nri = task.hidden, networks["nri"]
+    assert isinstance(nri, NRI)
     todo: dict[str, Callable[[Tensor], Tensor]] = {}
-    if f"hsp_sa_{count}" in bundle.networks:
-        hsp_sa = bundle.predictor(f"hsp_sa_{count}")
+    hsp_sa, hsp_sg = networks.get(f"hsp_sa_{count}"), networks.get(f"hsp_sg_{count}")
+    if isinstance(hsp_sa, HiddenStatePredictor):
         todo["hsp_sa"] = hsp_sa
-        if f"hsp_sg_{count}" in bundle.networks:
-            refinement = Refinement(hsp_sa, bundle.predictor(f"hsp_sg_{count}"), nri, bundle.config.rounds)
+        if isinstance(hsp_sg, HiddenStatePredictor):
+            refinement = Refinement(hsp_sa, hsp_sg, nri, rounds)
             todo["siha_paper"] = lambda visible: refinement(visible).hidden
     answers = {name: _network_answer(name, nri, task, guess, progress) for name, guess in todo.items()}
     answers["nri_complete"] = _network_answer("nri_complete", nri, task, None, progress)
     answers["nri_complete"].hidden = None
-    visible_only = bundle.networks.get("nri_visible")
+    visible_only = networks.get("nri_visible")
     if isinstance(visible_only, NRI):
         alone = Task(task.states[:, : task.seen], None, 0, 0, task.frames, False)
         answers["nri_visible"] = _network_answer("nri_visible", visible_only, alone, None, progress)
@@ -316,7 +331,7 @@ def estimator_answers(
 # figures
 
 
-def figures(answer: Answer, task: Task, config: BundleConfig) -> dict[str, Any]:
+def figures(answer: Answer, task: Task, config: Space) -> dict[str, Any]:
     """The figures of one method, each mean with its 95 % interval (over windows) under the same name and ``_ci``; None
     where undefined.
     """
@@ -357,14 +372,14 @@ def figures(answer: Answer, task: Task, config: BundleConfig) -> dict[str, Any]:
     return out
 
 
-def _distances(answer: Answer, task: Task, config: BundleConfig) -> Tensor:
+def _distances(answer: Answer, task: Task, config: Space) -> Tensor:
     """Errors [n, H, T - lost_at] of the hidden agents' positions (m)."""
     assert answer.hidden is not None
     wrong = (answer.hidden - task.truth)[:, :, task.lost_at :, : config.dims]
     return wrong.norm(dim=-1) * config.scale.position
 
 
-def against_best(siha: Answer, rivals: Mapping[str, Answer], task: Task, config: BundleConfig) -> dict[str, Any] | None:
+def against_best(siha: Answer, rivals: Mapping[str, Answer], task: Task, config: Space) -> dict[str, Any] | None:
     """By how much (cm, below 0: closer) the mean error of siha differs from that of the best other method, on the same
     windows: ``window`` over all frames, ``newest``; each with its 95 % interval over windows."""
     out: dict[str, Any] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -102,10 +102,6 @@ class Stream:
         listed = config.agent_names or [names.get(agent, agent) for agent in self.parameters.input_agents]
         return make(config.dt, config.window, config.dims, listed or None, window_parameters(self.parameters))
 
-    def entries(self, begin: float | None = None, end: float | None = None) -> Iterator[Entry]:
-        """All messages of the bag between two times of recording (s)."""
-        return self.bag.messages(None, begin, end)
-
 
 def run(
     stream: Stream,
@@ -160,7 +156,7 @@ def run(
             tick += 1
 
     began = time.perf_counter()
-    for entry in stream.entries(begin, None if end is None else end):
+    for entry in bag.messages(set(stream.agents) if on_entry is None else None, begin, end):
         estimate_until(entry.time_ns)
         clock.now = moment = entry.time
         if on_entry is not None:
