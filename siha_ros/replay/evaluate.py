@@ -217,8 +217,9 @@ def true_states(config: BundleConfig, recording: Recording, frames: Frames) -> T
 def network_answers(
     networks: Mapping[str, nn.Module], rounds: int, task: Task, progress: bool = False
 ) -> dict[str, Answer]:
-    """Of networks by the names that they have in a bundle. hsp_sa: one pass of HSP-sa. siha_paper: its refinement loop. nri_complete: NRI with nobody hidden. nri_visible:
-    NRI trained and run on the agents seen, where the bundle holds one. All treat the hidden agents as never seen."""
+    """Of networks by the names that they have in a bundle. hsp_sa: one pass of HSP-sa. siha_paper: its refinement loop
+    of ``rounds`` rounds. nri_complete: NRI with nobody hidden. nri_visible: NRI trained and run on the agents seen,
+    where there is one. All treat the hidden agents as never seen."""
     count, nri = task.hidden, networks["nri"]
     assert isinstance(nri, NRI)
     todo: dict[str, Callable[[Tensor], Tensor]] = {}
