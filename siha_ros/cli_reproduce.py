@@ -24,8 +24,8 @@ def reproduce_options(commands: Any) -> None:
         metavar="MINUTES",
         help="of each cell, such as 20m (default: all)",
     )
-    command.add_argument("--samples", type=positive, default=200_000, help="training trajectories (default: %(default)s)")
-    command.add_argument("--test", type=positive, default=2000, help="test trajectories (default: %(default)s)")
+    command.add_argument("--samples", type=positive, default=200_000, help="to train on (default: %(default)s)")
+    command.add_argument("--test", type=positive, default=2000, help="to measure on (default: %(default)s)")
     command.add_argument("--seed", type=seed, default=0)
     command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     command.add_argument(
