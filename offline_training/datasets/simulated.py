@@ -29,6 +29,8 @@ def springs_windows(
     """
     if kind not in ("fresh", "any"):
         raise ValueError(f"springs set {kind!r} is unknown, expected 'fresh' or 'any'")
+    if not 0 <= seed < 1000:
+        raise ValueError(f"seed {seed}: expected 0 to 999, or the splits would share runs")
     seed = SEEDS[split] + seed
     if kind == "fresh":
         data = simulate_springs(count, FRAMES + future, agents=agents, seed=seed)
