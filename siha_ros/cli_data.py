@@ -1,12 +1,13 @@
-"""``siha data``: data to train on, downloaded or simulated."""
+"""``siha data``: data to train on, downloaded or simulated, and recordings of other formats as bags."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import positive, seed
+from siha_ros.arguments import factor, positive, seed
 
 CMU_NOTE = (
     "The data used in this project was obtained from mocap.cs.cmu.edu. The database was created with funding from"
@@ -32,6 +33,20 @@ def data_options(commands: Any) -> None:
     simulate.add_argument("--threads", type=positive, default=None, help="(default: all cores)")
     simulate.add_argument("--to", type=Path, required=True, metavar="DIR", help="folder that is made")
     simulate.set_defaults(run=_simulate)
+    bag = data.add_parser(
+        "bag", help="recordings (CSV, NPZ, C3D, ASF with AMC) as bags, for siha replay or to play them"
+    )
+    bag.add_argument("recordings", type=Path, metavar="FOLDER", help="a folder of recordings, or one file")
+    bag.add_argument("--to", type=Path, required=True, metavar="DIR", help="folder for the bags, one a recording")
+    bag.add_argument(
+        "--skeleton", action="store_true", help="one SkeletonFrame for all (of ASF always), not a pose each"
+    )
+    bag.add_argument("--storage", choices=("mcap", "sqlite3"), default="mcap", help="(default: %(default)s)")
+    bag.add_argument("--rate", type=factor, default=None, metavar="HZ", help="of files that number their frames")
+    bag.add_argument("--unit", type=factor, default=1.0, metavar="M", help="metres in a unit of the files (default: 1)")
+    bag.add_argument("--time-unit", type=factor, default=None, metavar="S", help="seconds in a unit of their times")
+    bag.add_argument("--names", default=None, metavar="A,B", help="agents to take, of ASF trials (default: all)")
+    bag.set_defaults(run=_bag)
 
 
 def _cmu(options: argparse.Namespace) -> None:
@@ -47,3 +62,33 @@ def _simulate(options: argparse.Namespace) -> None:
     wanted = SimulatedSet(options.system, options.count, options.frames, options.agents, options.seed)
     write(wanted, options.to, threads=options.threads)
     print(f"{options.to}: {options.count} trajectories of {options.agents} agents over {options.frames} frames")
+
+
+def _bag(options: argparse.Namespace) -> None:
+    from siha_ros.replay.record import write_tracks
+
+    options.to.mkdir(parents=True, exist_ok=True)
+    for name, names, stamps, positions, skeleton in _recordings(options):
+        out = options.to / name
+        count = write_tracks(out, names, stamps, positions, skeleton=skeleton, storage=options.storage)
+        print(f"wrote {out}: {len(names)} agents, {stamps[-1] - stamps[0]:.1f} s, {count} messages")
+
+
+def _recordings(options: argparse.Namespace) -> Iterator[tuple[str, list[str], Any, Any, bool]]:
+    """Name, agents, stamps f8[T] (s), positions f8[A, T, P] (m), and whether it is a skeleton."""
+    path: Path = options.recordings
+    names = options.names.split(",") if options.names else []
+    if path.is_dir() and any(file.suffix.lower() == ".asf" for file in path.iterdir()):
+        import numpy as np
+
+        from offline_training.datasets.cmu_mocap import load_subject
+
+        for trial in load_subject(path):
+            if not names or trial.name in names:
+                yield trial.name, trial.joints, np.arange(trial.positions.shape[1]) / trial.rate, trial.positions, True
+        return
+    from offline_training.recordings.recording import ReadOptions, read_recordings
+
+    for recording in read_recordings(path, ReadOptions(options.rate, options.unit, options.time_unit, names)):
+        name = Path(recording.source).name.split(".")[0]
+        yield name, recording.names, recording.stamps, recording.positions, options.skeleton

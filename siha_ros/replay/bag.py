@@ -182,10 +182,10 @@ class BagWriter:
     Args:
         path: folder that is made; it must not exist.
         storage: "mcap" or "sqlite3".
-        source: bag from which messages are copied.
+        source: bag from which messages are copied, where there is one.
     """
 
-    def __init__(self, path: str | Path, storage: str, source: Bag) -> None:
+    def __init__(self, path: str | Path, storage: str, source: Bag | None = None) -> None:
         self.path, self._source = Path(path), source
         if self.path.exists():
             raise BagError(f"bag {self.path} exists already: choose another name, or remove it")
@@ -198,6 +198,7 @@ class BagWriter:
 
     def copy(self, entry: Entry) -> None:
         """Write a message of the source as it is; one of ROS 1 in the encoding of ROS 2."""
+        assert self._source is not None
         found = entry.connection
         key = found.id, id(found.owner)
         kind, raw = self._source.ros2(entry)
