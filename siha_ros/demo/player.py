@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from offline_training.datasets.cmu_mocap import Trial
 
 FRAME_ID = "map"
-TOPIC = "/skeleton"
+TOPIC = "skeleton"
 LOST_FROM = 1.0  # s after the start of a trial
 PAUSE = 0.5  # s between two trials
 

@@ -19,8 +19,9 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from siha_ros.msg import SkeletonFrame
 
 RELIABLE = QoSProfile(depth=1000, reliability=ReliabilityPolicy.RELIABLE)
-TRUTH_TOPIC = "/truth"  # siha_ros/SkeletonFrame; tracked is false where the node was not given the agent
-TRUTH_GRAPH_TOPIC = "/truth_graph"  # siha_ros/InteractionGraph, once a second
+# Relative, as all topics of simulator and player: in a namespace, teams do not hear each other.
+TRUTH_TOPIC = "truth"  # siha_ros/SkeletonFrame; tracked is false where the node was not given the agent
+TRUTH_GRAPH_TOPIC = "truth_graph"  # siha_ros/InteractionGraph, once a second
 
 
 def stamp(nanoseconds: int) -> Time:

@@ -82,8 +82,8 @@ class Scorer:
         def listen(kind: type, topic: str, callback: Callable[[Any], None]) -> None:
             node.create_subscription(kind, topic, callback, RELIABLE)
 
-        listen(SkeletonFrame, TRUTH_TOPIC, self._on_truth)
-        listen(InteractionGraph, TRUTH_GRAPH_TOPIC, self._on_true_graph)
+        listen(SkeletonFrame, f"/{TRUTH_TOPIC}", self._on_truth)
+        listen(InteractionGraph, f"/{TRUTH_GRAPH_TOPIC}", self._on_true_graph)
         for agent in agents:
             listen(PoseStamped, f"/{agent}/pose", partial(self._on_pose, agent))
         if not agents:

@@ -1,6 +1,6 @@
 """A simulated robot team that loses members: one PoseStamped topic per robot, silent while a robot is lost.
 
-The team is that of offline_training.systems.springs, on the plane z = 0. The truth goes out on /truth and /truth_graph.
+The team is that of offline_training.systems.springs, on the plane z = 0. The truth goes out on truth and truth_graph.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TeamPublisher:
         self._team = team
         self._names = list(names)
         self._schedule = schedule
-        self.topics = [f"/{name}/pose" for name in names]
+        self.topics = [f"{name}/pose" for name in names]
         self._poses = [node.create_publisher(PoseStamped, topic, RELIABLE) for topic in self.topics]
         self._truth = node.create_publisher(SkeletonFrame, TRUTH_TOPIC, RELIABLE)
         self._graph = node.create_publisher(InteractionGraph, TRUTH_GRAPH_TOPIC, RELIABLE)

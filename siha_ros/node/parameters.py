@@ -131,7 +131,7 @@ class Parameters:
     input_topic: str = _parameter(
         "",
         "Input topic. {agent} stands for an agent's name where each agent has a topic."
-        " Empty: /{agent}/pose, for a bundle with named joints /skeleton.",
+        " Empty: {agent}/pose, for a bundle with named joints skeleton, in the node's namespace.",
         name="input.topic",
     )
     input_agents: tuple[str, ...] = _parameter(

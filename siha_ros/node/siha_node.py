@@ -126,7 +126,7 @@ class SihaNode(LifecycleNode):
             source = make_input(p.input_type)
         self._estimator = self._load(bundle_path(p.bundle), p.device)
         config = self._estimator.bundle.config
-        template = p.input_topic or ("/skeleton" if config.identified else f"/{AGENT}/pose")
+        template = p.input_topic or ("skeleton" if config.identified else f"{AGENT}/pose")
         check_topic(template, source, p.input_agents)
         self._template = resolved_template(template, self.resolve_topic_name)
         self._estimator.warm_up()

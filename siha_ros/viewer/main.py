@@ -40,8 +40,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to serve on; 0.0.0.0 opens it to other machines")
     parser.add_argument("--port", type=int, default=8080, help="port to serve on; the next free one where it is taken")
     parser.add_argument("--node", default="/siha", help="full name of the node whose outputs are shown")
-    parser.add_argument("--truth", default="/truth", help="topic of the true positions, where there is one")
-    parser.add_argument("--truth-graph", default="/truth_graph", help="topic of the true graph, where there is one")
+    parser.add_argument("--truth", default="truth", help="topic of the true positions, where there is one")
+    parser.add_argument("--truth-graph", default="truth_graph", help="topic of the true graph, where there is one")
     parser.add_argument("--rate", type=float, default=15.0, help="pictures per second")
     parser.add_argument("--bones", metavar="FILE", help="YAML list of joint pairs to draw as bones (default: CMU's)")
     return parser

@@ -116,6 +116,17 @@ def test_a_limb_is_lost_after_the_first_second(ear, folders):
         np.testing.assert_allclose(trial[:, 0] - trial[0, 0], (trial[:, 1] - trial[0, 1]) / 120, atol=1e-6)
 
 
+def test_body_in_a_namespace_keeps_to_it(ear, folders):
+    from siha_ros.msg import SkeletonFrame
+
+    bundle, subject = folders
+    one = ear({"/field/skeleton": SkeletonFrame, "/field/truth": SkeletonFrame, "/skeleton": SkeletonFrame})
+    begin = ("--bundle", bundle, "--trial", "7_02", "--duration", 0.5, "--wait-for", "demo_ear")
+    assert one.run("siha_ros.demo.player", subject, *begin, "--ros-args", "-r", "__ns:=/field") == 0
+    assert len(one.heard["/field/skeleton"]) == len(one.heard["/field/truth"]) > 10
+    assert not one.heard["/skeleton"]
+
+
 def test_player_says_in_one_line_what_is_wrong(folders, capsys):
     from siha_ros.demo.player import load_trials
 

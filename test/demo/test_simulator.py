@@ -48,6 +48,22 @@ def test_team_is_published_at_50_hz_and_two_robots_fall_silent(ear):
     np.testing.assert_array_equal(edges.sum(-1), 1 - np.eye(7))
 
 
+def test_team_in_a_namespace_keeps_to_it(ear):
+    from geometry_msgs.msg import PoseStamped
+    from siha_ros.msg import InteractionGraph, SkeletonFrame
+
+    names = [f"robot_{i}" for i in range(1, 4)]
+    topics = {f"/field/{name}/pose": PoseStamped for name in names}
+    topics |= {"/field/truth": SkeletonFrame, "/field/truth_graph": InteractionGraph}
+    one = ear(topics | {f"/{name}/pose": PoseStamped for name in names})
+    options = ("--agents", 3, "--hidden", 1, "--losses", 0, "--duration", 1, "--wait-for", "demo_ear")
+    assert one.run("siha_ros.demo.simulator", *options, "--ros-args", "-r", "__ns:=/field") == 0
+    assert len(one.heard["/field/truth_graph"]) == 1
+    frames = len(one.heard["/field/truth"])
+    assert frames > 10 and all(len(one.heard[f"/field/{name}/pose"]) == frames for name in names)
+    assert not any(one.heard[f"/{name}/pose"] for name in names)
+
+
 def test_missed_ticks_are_left_out_and_none_comes_twice():
     from siha_ros.demo.publishing import paced
 

@@ -120,7 +120,8 @@ class NodeProcess:
         self.peer, self.namespace = peer, f"/n{next(_numbers)}"
         (folder / bundle).mkdir(exist_ok=True)
         (folder / bundle / "bundle.yaml").touch()
-        values = {"bundle": str(folder / bundle)} | {
+        source = "/skeleton" if "body" in bundle else "/{agent}/pose"  # not in the node's namespace, as the default is
+        values = {"bundle": str(folder / bundle), "input.topic": source} | {
             name.replace("__", "."): value for name, value in parameters.items()
         }
         file = folder / "parameters.yaml"

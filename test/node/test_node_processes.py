@@ -333,6 +333,15 @@ def test_types_are_asked_from_the_graph_and_positions_arrive(start, play, kind):
         )
 
 
+def test_nodes_in_namespaces_hear_their_own_team_by_default(start, play):
+    node = start(input__topic="")
+    elsewhere = play(Team, ["o0", "o1", "o2"])
+    robots = play(Team, [f"{node.namespace[1:]}/p{index}" for index in range(3)])
+    all_seen(node, ["p0", "p1", "p2"])
+    assert elsewhere.sent > 50 and node.diagnostic("node")["input"] == f"{node.namespace}/{{agent}}/pose"
+    robots.close()
+
+
 def test_listed_agents_are_there_before_they_are_seen(start, play):
     play(Team, ["n0", "n1", "n2"])
     node = start(input__agents=["n0", "n1", "n2", "n3"], input__type="geometry_msgs/msg/PoseStamped")
