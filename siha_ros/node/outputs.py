@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rclpy.qos import QoSProfile
@@ -12,6 +13,7 @@ from siha_ros.node.markers import MARKERS_TYPE, MarkerScene
 from siha_ros.node.messages import (
     RECOVERED_TYPE,
     Scene,
+    distinct_topics,
     output_messages,
     recovered_message,
     recovered_topic,
@@ -33,6 +35,7 @@ class Outputs:
             self._publisher(kind, f"~/{topic}"): make for topic, (kind, make) in output_messages(body=body).items()
         }
         self._recovered: dict[str, Publisher[Any]] | None = None if body else {}
+        self._topics: dict[str, str] = {}
         self._marker_publisher = self._publisher(MARKERS_TYPE, "~/markers")
 
     def _publisher(self, kind: str, topic: str) -> Publisher[Any]:
@@ -51,13 +54,23 @@ class Outputs:
             if publisher.get_subscription_count():
                 publisher.publish(make(scene))
         if self._recovered is not None:
+            self._join(scene.estimate.names)
             for index, name in enumerate(scene.estimate.names):
-                if name not in self._recovered:
-                    self._recovered[name] = self._publisher(RECOVERED_TYPE, f"~/{recovered_topic(name)}")
                 if self._recovered[name].get_subscription_count():
                     self._recovered[name].publish(recovered_message(scene, index))
         if self._marker_publisher.get_subscription_count():
             self._marker_publisher.publish(self._markers.message(scene))
+
+    def _join(self, names: Sequence[str]) -> None:
+        """Make the publishers of agents that are new, each on a topic of its own."""
+        assert self._recovered is not None
+        for name, topic in distinct_topics(names, self._topics).items():
+            if topic != recovered_topic(name):
+                self._node.get_logger().warning(
+                    f"agent {name!r} is on ~/{topic}: another has ~/{recovered_topic(name)}"
+                )
+            self._topics[name] = topic
+            self._recovered[name] = self._publisher(RECOVERED_TYPE, f"~/{topic}")
 
     def clear_markers(self) -> None:
         """Take everything that was drawn off the screen."""

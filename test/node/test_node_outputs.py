@@ -191,6 +191,17 @@ def test_agent_names_become_valid_topic_tokens(name, token):
     assert messages.topic_token(name) == token
 
 
+def test_agents_that_would_share_a_topic_get_one_each_whatever_their_order():
+    together = {"a_b": "recovered/a_b/pose", "a b": "recovered/a_b_2/pose", "a-b": "recovered/a_b_3/pose"}
+    assert messages.distinct_topics(["a-b", "a_b", "a b"], {}) == together
+    assert messages.distinct_topics(["a b", "a-b", "a_b"], {}) == together
+    assert messages.distinct_topics(["a_b", "c"], together) == {"c": "recovered/c/pose"}
+    assert messages.distinct_topics(["a.b", "a_b_2"], {"a_b": "recovered/a_b/pose"}) == {
+        "a_b_2": "recovered/a_b_2/pose",
+        "a.b": "recovered/a_b_3/pose",
+    }
+
+
 def test_markers_show_status_spread_edges_and_forecast():
     markers = {(m.ns, m.id): m for m in MarkerScene(size=0.2, edge_threshold=0.5).message(scene()).markers}
     assert {ns for ns, _ in markers} == {"agents", "spread", "edges", "forecast"}

@@ -342,6 +342,15 @@ def test_nodes_in_namespaces_hear_their_own_team_by_default(start, play):
     robots.close()
 
 
+def test_agents_that_would_share_a_topic_are_told_apart_and_it_is_said_once(start, play):
+    play(Array)
+    node = start(input__topic="/poses", input__agents=["x-1", "x_1", "x2"])
+    first, second = (node.listen(f"recovered/{token}/pose", PoseWithCovarianceStamped) for token in ("x_1", "x_1_2"))
+    wait_until(lambda: len(first) > 5 and len(second) > 5, 8.0, "both are published")
+    assert first[-1][1].pose.pose.position.z == 1.0 and second[-1][1].pose.pose.position.z == 0.0  # x_1, x-1
+    assert len(node.lines("agent 'x-1' is on ~/recovered/x_1_2/pose: another has ~/recovered/x_1/pose")) == 1
+
+
 def test_listed_agents_are_there_before_they_are_seen(start, play):
     play(Team, ["n0", "n1", "n2"])
     node = start(input__agents=["n0", "n1", "n2", "n3"], input__type="geometry_msgs/msg/PoseStamped")
