@@ -13,6 +13,7 @@ from siha_ros.node.pipeline import Pipeline
 from siha_ros.window.types import Status
 
 CLOCKS_APART = 1.0  # s: agents whose clocks differ by more are an error
+SLOWER = 0.9  # of the lowest rate of a bundle: a stream below is said to be slow, one that is a little off is not
 
 
 def status(name: str, level: bytes, message: str, values: Mapping[str, object]) -> DiagnosticStatus:
@@ -104,26 +105,23 @@ def agents_status(node: str, pipeline: Pipeline) -> DiagnosticStatus:
     return status(f"{node}: agents", level, message, values | clocks)
 
 
-def model_status(node: str, bundle: str, pipeline: Pipeline) -> DiagnosticStatus:
-    """What the estimator says of its own estimate: warnings where the input is not what the bundle was made for."""
-    scene = pipeline.scene
-    if scene is None:
-        return status(f"{node}: model", DiagnosticStatus.OK, "no estimate yet", {"bundle": bundle})
-    estimate = scene.estimate
-    reasons = {name: reason for name, reason in zip(estimate.names, estimate.reason, strict=True) if reason}
-    values: dict[str, object] = {
-        "bundle": bundle,
-        "rounds": estimate.rounds,
-        "change (m)": f"{estimate.change:.4f}",
-        **reasons,
-    }
-    level = DiagnosticStatus.WARN if reasons else DiagnosticStatus.OK
-    return status(
-        f"{node}: model",
-        level,
-        "; ".join(sorted(set(reasons.values()))) or "within what the bundle was made for",
-        values,
-    )
+def model_status(node: str, config: Any, pipeline: Pipeline) -> DiagnosticStatus:
+    """What the estimator says of its own estimate, and the stream's rate: warnings where the input is not what the
+    bundle of this BundleConfig was made for."""
+    scene, rate = pipeline.scene, pipeline.window.sample_rate
+    values: dict[str, object] = {"bundle": config.name, "rate of the stream (Hz)": f"{rate:.3g}"}
+    problems = []
+    low, high = config.ranges.rate
+    if rate < SLOWER * low:
+        problems.append(f"the stream comes at {rate:.3g} Hz, the bundle was made for {low:g} to {high:g} Hz")
+    if scene is not None:
+        estimate = scene.estimate
+        reasons = {name: reason for name, reason in zip(estimate.names, estimate.reason, strict=True) if reason}
+        values |= {"rounds": estimate.rounds, "change (m)": f"{estimate.change:.4f}", **reasons}
+        problems += sorted(set(reasons.values()))
+    level = DiagnosticStatus.WARN if problems else DiagnosticStatus.OK
+    fine = "within what the bundle was made for" if scene is not None else "no estimate yet"
+    return status(f"{node}: model", level, "; ".join(problems) or fine, values)
 
 
 def clocks_apart(offsets: Mapping[str, float]) -> str | None:

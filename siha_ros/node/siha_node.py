@@ -174,13 +174,13 @@ class SihaNode(LifecycleNode):
         values: dict[str, object] = {"state": self._state}
         statuses, apart = [], None
         if self._estimator is not None:
-            bundle = self._estimator.bundle.config.name
-            values |= {"device": self._estimator.device, "bundle": bundle, "input": self._template}
+            config = self._estimator.bundle.config
+            values |= {"device": self._estimator.device, "bundle": config.name, "input": self._template}
             if self._session is not None:
                 pipeline = self._session.pipeline
                 values |= diagnostics.stream_values(pipeline)
                 apart = diagnostics.clocks_apart(pipeline.window.clock_offsets)
-                statuses = [diagnostics.agents_status(name, pipeline), diagnostics.model_status(name, bundle, pipeline)]
+                statuses = [diagnostics.agents_status(name, pipeline), diagnostics.model_status(name, config, pipeline)]
         if apart:
             self._health.fail("clocks", apart)
         else:

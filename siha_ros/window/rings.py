@@ -108,6 +108,14 @@ class SampleRings:
         values = self._values if self.measured else self._values[..., : self.dims + 1]
         return resample(stamps, values, times, max_gap, shift=oldest)
 
+    def sample_rate(self, since: float) -> float:
+        """Samples a second of an agent (Hz), by the middle one of all steps between stamps from `since` (s) on, so that
+        gaps do not count; NaN where there is no step."""
+        stamps = np.sort(np.where(self._stamps >= since, self._stamps, np.nan), axis=1)
+        steps = np.diff(stamps, axis=1)
+        known = steps[np.isfinite(steps)]
+        return 1.0 / float(np.median(known)) if len(known) else math.nan
+
     def _cell(self, stamp: float) -> int:
         return math.floor(stamp * self.rate)
 

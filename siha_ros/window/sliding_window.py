@@ -24,6 +24,9 @@ from siha_ros.window.visibility import FARTHEST, Cause, Visibility, VisibilityPa
 LARGEST_STAMP = 1e11
 """A stamp beyond this (s) is not in seconds."""
 
+RATE_SPAN = 3.0
+"""Time (s) over which the rate of the stream is judged, where a window is shorter."""
+
 NOTES_KEPT = 64
 """Number of notes, and of unknown names, that are kept for the caller."""
 
@@ -297,6 +300,12 @@ class SlidingWindow:
             recent = self._arrival - self.parameters.stale_timeout
             delays |= {name: delay for name, (delay, arrival) in self._astray.items() if arrival >= recent}
             return {name: middle - delay for name, delay in delays.items() if math.isfinite(delay)}
+
+    @property
+    def sample_rate(self) -> float:
+        """Samples a second (Hz) of an agent in the newest part of the stream, NaN before two samples of one."""
+        with self._lock:
+            return self._rings.sample_rate(self.newest - max(self.duration, RATE_SPAN))
 
     def take_notes(self) -> list[str]:
         """What happened since the last call and is worth a line in a log: resets, unknown names, first rejections."""

@@ -36,6 +36,7 @@ class HoldEstimator:
             window=15 if body else 10,
             horizon=5,
             edge_types=["none", "acts"],
+            ranges=SimpleNamespace(rate=[60.0 if body else 10.0, 1000.0]),
         )
         self.bundle, self.device = SimpleNamespace(config=config), "cpu"
         self._hold = Hold(horizon=config.horizon)

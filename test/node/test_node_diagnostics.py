@@ -16,6 +16,8 @@ from test_node_outputs import scene
 from siha_ros.node.diagnostics import Health, agents_status, clocks_apart, model_status, stream_values
 from siha_ros.window.types import Status
 
+CONFIG = SimpleNamespace(name="springs", ranges=SimpleNamespace(rate=[10.0, 1000.0]))
+
 
 class Log:
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ def test_error_that_nobody_ends_leaves_after_its_time():
 
 def pipeline(**changes):
     """As much of a pipeline as diagnostics read: the scene of test_node_outputs, b's stamps 0.25 s ahead."""
-    window = SimpleNamespace(clock_offsets={"a": 0.0, "b": 0.25})
+    window = SimpleNamespace(clock_offsets={"a": 0.0, "b": 0.25}, sample_rate=50.0)
     return SimpleNamespace(**({"scene": scene(), "window": window, "stale": False} | changes))
 
 
@@ -68,16 +70,31 @@ def test_agents_with_status_reason_and_clock_offset():
 
 
 def test_model_says_what_the_estimator_says():
-    status = model_status("/siha", "springs", pipeline())
+    status = model_status("/siha", CONFIG, pipeline())
     assert status.level == DiagnosticStatus.WARN and status.message == "beyond the bundle"
     assert {pair.key: pair.value for pair in status.values}["rounds"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        (5.0, "the stream comes at 5 Hz, the bundle was made for 10 to 1000 Hz"),
+        (9.5, "no estimate yet"),  # 10 Hz as sources are
+        (float("nan"), "no estimate yet"),
+    ],
+)
+def test_slow_stream_is_said_with_its_rate_and_the_one_expected(rate, message):
+    window = SimpleNamespace(clock_offsets={}, sample_rate=rate)
+    status = model_status("/siha", CONFIG, pipeline(scene=None, window=window))
+    assert status.message == message
+    assert status.level == (DiagnosticStatus.WARN if rate < 9.0 else DiagnosticStatus.OK)
 
 
 class Vanishing:
     """A pipeline whose scene the worker takes away as soon as it has been looked at."""
 
     intake = SimpleNamespace(received=0, dropped=Counter())
-    window = SimpleNamespace(rejected=Counter(), resets=0, clock_offsets={})
+    window = SimpleNamespace(rejected=Counter(), resets=0, clock_offsets={}, sample_rate=50.0)
     estimates, stale = 1, False
 
     def __init__(self) -> None:
@@ -97,7 +114,7 @@ class Vanishing:
 def test_scene_that_the_worker_takes_away_meanwhile_harms_nobody():
     assert stream_values(Vanishing())["estimate (ms)"] == "5.0"
     assert agents_status("/siha", Vanishing()).message == "1 of 3 hidden: b"
-    assert model_status("/siha", "springs", Vanishing()).message == "beyond the bundle"
+    assert model_status("/siha", CONFIG, Vanishing()).message == "beyond the bundle"
 
 
 def test_clocks_over_a_second_apart_are_an_error():
