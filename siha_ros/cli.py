@@ -15,6 +15,7 @@ from typing import Any
 
 from siha_ros.arguments import duration, factor, positive, seed
 from siha_ros.cli_data import data_options
+from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
 
 EXTERNAL = {
     "node": ("siha_ros.node.main", "start the node; options of ROS 2 follow: siha node --ros-args -p bundle:=body"),
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments and arguments[0] in EXTERNAL:
             return _external(arguments[0], arguments[1:])
-        options = _parser().parse_args(arguments)
+        options = _parser().parse_args(with_folder(arguments, ("springs_team", "body", COMMAND)))
         if isinstance(threads := getattr(options, "threads", None), int):
             os.environ["OMP_NUM_THREADS"] = str(threads)
         run: Callable[[argparse.Namespace], None] = options.run
@@ -110,7 +111,7 @@ def _train_options(commands: Any) -> None:
         "--out", type=Path, default=Path("bundles/body"), help="folder of the bundle (default: %(default)s)"
     )
     body.set_defaults(run=_train_body)
-    for command in (springs, body):
+    for command in (springs, body, folder_options(train)):
         command.add_argument(
             "--work",
             type=Path,

@@ -93,9 +93,14 @@ class TeamWindows:
         dims = self.positions.shape[-1]
         return torch.cat([part.unsqueeze(-1).expand(*part.shape, dims) for part in (known, moved)], -1)
 
-    def draw_order(self, count: int, generator: torch.Generator) -> Tensor | None:
-        """Orders of the agents ``[count, A]`` for a batch, or None where they stay as they are."""
-        return torch.rand(count, self.agents, generator=generator).argsort(1) if self.mixed else None
+    def draw_order(self, index: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Orders of the agents ``[B, A]`` of the windows at ``index``, those with gaps last; None: as they are."""
+        if not self.mixed:
+            return None
+        rank = torch.rand(len(index), self.agents, generator=generator)
+        if self.known is not None:
+            rank = rank + ~self.known[index].all(2)
+        return rank.argsort(1)
 
 
 def random_rotations(count: int, generator: torch.Generator, dims: int = 2) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.samples import Sample, parts
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 
 
@@ -16,7 +17,7 @@ def train_hsp_sa(
     name: str,
     folder: Path,
     hsp: HiddenStatePredictor,
-    sample: Callable[[torch.Generator], Tensor],
+    sample: Callable[[torch.Generator], Sample],
     validation: Tensor,
     schedule: Schedule,
     *,
@@ -24,14 +25,16 @@ def train_hsp_sa(
     batch: int,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Train ``hsp`` on sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen.
+    """Train ``hsp`` on sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen, with a mask
+    where there are gaps.
 
     validation: states ``[n, A, T, D]``. Returns the metrics of the best validation.
     """
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        states = sample(generator)
-        return reconstruction_error(hsp(states[:, :visible]), states[:, visible:]).mean(), {}
+        states, known = parts(sample(generator))
+        known = None if known is None else known[:, visible:]
+        return reconstruction_error(hsp(states[:, :visible]), states[:, visible:], known=known).mean(), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:

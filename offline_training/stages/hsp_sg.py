@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.samples import Sample, parts
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
@@ -23,7 +24,7 @@ CHUNK = 500
 class StructureCache:
     """A ``[n, N, N]`` for every sample of a fixed set, visible agents first."""
 
-    def __init__(self, nri: NRI, states: Callable[[slice], Tensor], count: int, visible: int):
+    def __init__(self, nri: NRI, states: Callable[[slice], Sample], count: int, visible: int):
         self.nri, self.states, self.count, self.visible = nri, states, count, visible
         self.kept: dict[str, Tensor] = {}
 
@@ -38,7 +39,7 @@ class StructureCache:
         chunks = []
         for begin in range(0, self.count, CHUNK):
             part = slice(begin, min(begin + CHUNK, self.count))
-            visible = self.states(part)[:, : self.visible]
+            visible = parts(self.states(part))[0][:, : self.visible]
             with torch.autocast("cpu", torch.bfloat16):
                 hidden = hsp(visible, self.structure[part].float()) if hsp.config.alphas else hsp(visible)
                 graph = self.nri.graph(torch.cat([visible, hidden], 1))
@@ -52,7 +53,7 @@ def train_hsp_sg(
     hsp_sg: HiddenStatePredictor,
     hsp_sa: HiddenStatePredictor,
     nri: NRI,
-    states: Callable[[Tensor | slice, torch.Generator | None], Tensor],
+    states: Callable[[Tensor | slice, torch.Generator | None], Sample],
     count: int,
     validation: Tensor,
     schedule: Schedule,
@@ -64,7 +65,8 @@ def train_hsp_sg(
     rounds: int = 5,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``.
+    """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``,
+    with a mask where there are gaps.
 
     They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
     ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement of
@@ -83,9 +85,10 @@ def train_hsp_sg(
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         index = torch.randint(0, count, (batch,), generator=generator)
-        x = states(index, generator)
+        x, known = parts(states(index, generator))
+        known = None if known is None else known[:, visible:]
         hidden = hsp_sg(x[:, :visible], cache.structure[index].float())
-        return reconstruction_error(hidden, x[:, visible:]).mean(), {}
+        return reconstruction_error(hidden, x[:, visible:], known=known).mean(), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:

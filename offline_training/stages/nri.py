@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.samples import Sample, parts
 from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.nri import NRI
 from siha_ros.replay.metrics import edge_accuracy
@@ -19,7 +20,7 @@ def train_nri(
     name: str,
     folder: Path,
     nri: NRI,
-    sample: Callable[[torch.Generator], Tensor],
+    sample: Callable[[torch.Generator], Sample],
     validation: Tensor,
     edges: Tensor | None,
     schedule: Schedule,
@@ -28,7 +29,7 @@ def train_nri(
     starts: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Train ``nri`` on sample(generator): a batch of states ``[B, A, T, D]``.
+    """Train ``nri`` on sample(generator): a batch of states ``[B, A, T, D]``, with a mask where there are gaps.
 
     validation: states ``[n, A, T, D]`` with true edges ``[n, A, A]`` or None. starts: as in :meth:`NRI.elbo_loss`.
     The model kept is the one with the lowest validation loss, which needs no labels.
@@ -38,11 +39,15 @@ def train_nri(
         assert isinstance(model, NRI)
         return evaluate_nri(model, validation, edges)
 
+    def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        states, known = parts(sample(generator))
+        return nri.elbo_loss(states, starts, known)
+
     return train(
         name,
         folder,
         nri,
-        lambda step, generator: nri.elbo_loss(sample(generator), starts),
+        loss,
         validate,
         schedule,
         better="nll",

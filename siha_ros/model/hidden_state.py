@@ -156,16 +156,17 @@ def _permutations(slots: int) -> Tensor:
     return torch.tensor(list(permutations(range(slots))))
 
 
-def align(predicted: Tensor, target: Tensor) -> Tensor:
+def align(predicted: Tensor, target: Tensor, known: Tensor | None = None) -> Tensor:
     """Indices ``[B, H]`` of the slot of ``predicted [B, H, ...]`` that stands for each agent of ``target [B, H, ...]``.
 
     Minimises the mean squared error of each sample exactly (Hungarian matching, section 4.5): up to five slots by
     trying every permutation on the tensors, beyond that by scipy. ``take_slots(predicted, indices)`` is then in the
-    order of the target.
+    order of the target. known ``[B, H, ...]``: entries of the target that count; None: all.
     """
     slots = predicted.shape[1]
     with torch.no_grad():
-        cost = (target.flatten(2).unsqueeze(2) - predicted.flatten(2).unsqueeze(1)).square().mean(-1)
+        squared = (target.flatten(2).unsqueeze(2) - predicted.flatten(2).unsqueeze(1)).square()
+        cost = (squared if known is None else squared * known.flatten(2).unsqueeze(2)).mean(-1)
         if slots <= ENUMERATION_LIMIT:
             orders = _permutations(slots).to(cost.device)
             rows = torch.arange(slots, device=cost.device).expand_as(orders)
@@ -179,8 +180,17 @@ def take_slots(slots: Tensor, order: Tensor) -> Tensor:
     return slots[torch.arange(slots.shape[0], device=slots.device)[:, None], order]
 
 
-def reconstruction_error(predicted: Tensor, target: Tensor, ordered: bool = False) -> Tensor:
-    """Mean squared error of each sample ``[B]`` (section 4.5), after alignment unless slots are ``ordered``."""
+def reconstruction_error(
+    predicted: Tensor, target: Tensor, ordered: bool = False, known: Tensor | None = None
+) -> Tensor:
+    """Mean squared error of each sample ``[B]`` (section 4.5), after alignment unless slots are ``ordered``.
+
+    known: bool, of the target's shape, false where the target was not measured; None: it was everywhere.
+    """
     if not ordered:
-        predicted = take_slots(predicted, align(predicted, target))
-    return (predicted - target).square().flatten(1).mean(-1)
+        predicted = take_slots(predicted, align(predicted, target, known))
+    squared = (predicted - target).square().flatten(1)
+    if known is None:
+        return squared.mean(-1)
+    known = known.flatten(1)
+    return (squared * known).sum(-1) / known.sum(-1).clamp_min(1)

@@ -259,12 +259,16 @@ class NRI(nn.Module):
             steps.append(state)
         return torch.stack(steps, 2).flatten(1, 2)[:, : frames - 1].transpose(1, 2)
 
-    def elbo_loss(self, x: Tensor, starts: int | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    def elbo_loss(
+        self, x: Tensor, starts: int | None = None, known: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Negative evidence lower bound per agent of trajectories ``[B, A, T, D]`` (appendix A.1).
 
         starts: None rolls out from every ``teacher_forcing``-th frame (the paper). A number rolls out from so many
         random frames instead, and scales the likelihood to the same weight, which is cheaper; frames near the ends are
         reached by fewer starts, so it is not quite the same bound.
+        known: bool ``[B, A, T, D]``, false where a state was not measured; no such state is a target, and nothing that
+        is rolled out from one counts. None: all were.
         Returns the loss and its parts (mean squared error, likelihood term, KL term).
         """
         config = self.config
@@ -274,9 +278,19 @@ class NRI(nn.Module):
         if starts is None:
             predicted = self.predict(x, edges).float()
             squared = (predicted - x[:, :, 1:]).square()
+            if known is not None:
+                whole = known.all(3).all(1)[:, : -1 : config.teacher_forcing]
+                whole = whole.repeat_interleave(config.teacher_forcing, 1)[:, : x.shape[2] - 1]
+                counts = known[:, :, 1:] & whole[:, None, :, None]
             scale = 1.0
         else:
-            squared, scale = self._random_rollouts(x, edges, starts)
+            begin = torch.randint(0, x.shape[2] - config.teacher_forcing, (starts,)).tolist()
+            squared, scale = self._rollouts(x, edges, begin)
+            if known is not None:
+                whole = known.all(3).all(1)[:, begin]
+                counts = _ahead(known, begin, config.teacher_forcing) & whole[:, :, None, None, None]
+        if known is not None:
+            squared = squared * counts
         likelihood = scale * squared.sum() / (2 * config.variance) / (x.shape[0] * x.shape[1])
         prior = probabilities.new_tensor(config.prior or [1.0 / config.edge_types] * config.edge_types)
         divergence = (probabilities * ((probabilities + 1e-16).log() - (prior + 1e-16).log())).sum()
@@ -284,14 +298,19 @@ class NRI(nn.Module):
         parts = {"mse": squared.mean().detach(), "nll": likelihood.detach(), "kl": divergence.detach()}
         return likelihood + divergence, parts
 
-    def _random_rollouts(self, x: Tensor, edges: Tensor, starts: int) -> tuple[Tensor, float]:
+    def _rollouts(self, x: Tensor, edges: Tensor, begin: list[int]) -> tuple[Tensor, float]:
+        """Squared errors ``[B, S, A, teacher_forcing, D]`` of roll-outs from S frames, and what scales them up to a
+        whole trajectory."""
         frames, every = x.shape[2], self.config.teacher_forcing
-        begin = torch.randint(0, frames - every, (starts,))
         state = x[:, :, begin].transpose(1, 2)
-        target = torch.stack([x[:, :, b + 1 : b + 1 + every] for b in begin.tolist()], 1)  # [B, S, A, every, D]
         steps = []
         for _ in range(every):
             state = self.decoder(state, edges.unsqueeze(1))
             steps.append(state)
-        squared = (torch.stack(steps, 3).float() - target).square()
-        return squared, (frames - 1) / (starts * every)
+        squared = (torch.stack(steps, 3).float() - _ahead(x, begin, every)).square()
+        return squared, (frames - 1) / (len(begin) * every)
+
+
+def _ahead(x: Tensor, begin: list[int], steps: int) -> Tensor:
+    """The ``steps`` frames after each of S frames: ``[B, A, T, D]`` to ``[B, S, A, steps, D]``."""
+    return torch.stack([x[:, :, frame + 1 : frame + 1 + steps] for frame in begin], 1)

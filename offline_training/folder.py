@@ -1,0 +1,249 @@
+"""``siha train FOLDER``: a bundle of one's own team of like agents, from recordings of it.
+
+What can be inferred is, and is said. Windows are in the team's inertial frame, velocities are backward differences,
+agents have no order, gaps are masked; training, validation and test share no moment. The errors in the bundle are
+those of the test part, beside simple baselines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offline_training.datasets.team import TeamWindows
+from offline_training.recordings.recording import Recording, RecordingError
+from offline_training.recordings.team_data import (
+    LEAST_CHECKS,
+    MOST_MISSING,
+    Split,
+    TeamSpec,
+    infer,
+    losses,
+    measure_scale,
+    split,
+    team_windows,
+)
+from offline_training.stages.logs import claim, plot_curves
+from offline_training.team import (
+    TeamPlan,
+    measure_noise,
+    save_team,
+    train_team,
+    training_record,
+    validation_metrics,
+    window_errors,
+)
+from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
+from siha_ros.estimator import load_estimator
+from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
+from siha_ros.model.frame import Scale
+from siha_ros.model.hidden_state import HSPConfig
+from siha_ros.model.nri import NRIConfig
+from siha_ros.replay.losses import error_tables, report, run_losses
+from siha_ros.window.types import WindowEstimator
+
+STEPS = {"nri": 7500, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500}
+LOSSES = 100  # of each number of agents, on the test part
+LOSS_RATE = 2.5  # estimates a second
+TYPICAL_CHANGE = 0.3  # rms that frame differences are scaled to, so that networks see accelerations
+BEYOND = 1.1  # of the largest distance and speed seen that a bundle takes
+
+
+def train_folder(
+    recordings: Sequence[Recording],
+    out: Path,
+    work: Path,
+    *,
+    source: str,
+    dt: float | None = None,
+    agents: int | None = None,
+    window: int | None = None,
+    hidden: int = 2,
+    scale: float = 1.0,
+    seed: int = 0,
+    width: int = 256,
+    say: Callable[[str], object] = print,
+) -> dict[str, Any] | None:
+    """Train on recordings, measure on those kept apart, write the bundle ``out``; goes on from what is in ``work``.
+
+    source: what the recordings are, for the bundle. dt, agents, window, hidden: as in :func:`infer`. width: of the
+    networks. Returns the report of losses on the test part, None where the recordings are too short for any.
+    """
+    spec, grids = infer(recordings, dt=dt, agents=agents, window=window, hidden=hidden)
+    parts = split(grids, spec)
+    raw = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0, missing=MOST_MISSING, seed=seed)
+    units, extent, speed = measure_scale(raw, spec)
+    data = TeamWindows(raw.positions, None, None, raw.known, raw.frame, raw.dt, raw.history, units, mixed=True)
+    validation, test = (
+        team_windows(part, spec, units, future=spec.horizon, seed=seed) for part in (parts.validation, parts.test)
+    )
+    for line in _inferred(recordings, spec, parts, data, validation, test):
+        say(line)
+    for name, part in (("validation", validation), ("test", test)):
+        if len(part) < LEAST_CHECKS:
+            raise RecordingError(
+                f"{source}: {len(part)} windows without gaps for {name}, expected {LEAST_CHECKS} or more:"
+                " more or longer recordings are needed, or a shorter --window"
+            )
+    claim(work, source=source, spec=vars(spec), windows=len(data), scale=scale, seed=seed, width=width, steps=STEPS)
+    history = _history(validation)
+    modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed)
+    noise = measure_noise(modules, history)
+    errors = window_errors(modules, test)
+    plot_curves(work)
+    command = f"siha train {source} --seed {seed}"
+    training = training_record(
+        work, command, f"{source}; {parts.how}", seed, sorted({g.source for g in parts.training})
+    )
+    ranges = Ranges([spec.agents, spec.agents], [1 / spec.dt, 1000.0], speed=BEYOND * speed, extent=BEYOND * extent)
+
+    def save(metrics: dict[str, Any]) -> None:
+        save_team(out, _config(out, source, spec, units, ranges, errors, training, metrics), modules, noise)
+
+    metrics: dict[str, Any] = {"validation": validation_metrics(work)}
+    save(metrics)
+    measured = _test(out, parts, spec, source, count=max(5, round(LOSSES * min(scale, 1.0))), seed=seed)
+    if measured is None:
+        say("the test part is too short for losses in long runs: errors are those of single windows")
+        return None
+    result, tables = measured
+    errors |= tables
+    metrics["test"] = {
+        "losses": result["losses"],
+        "rmse_cm": {
+            method: {label: row and round(row["rmse_cm"], 2) for label, row in bins.items()}
+            for method, bins in result["methods"].items()
+        },
+    }
+    save(metrics)
+    return result
+
+
+def _inferred(
+    recordings: Sequence[Recording],
+    spec: TeamSpec,
+    parts: Split,
+    data: TeamWindows,
+    validation: TeamWindows,
+    test: TeamWindows,
+) -> list[str]:
+    """What was inferred, for people."""
+    masked = 0.0 if data.known is None else 1 - float(data.known.float().mean())
+    names = sorted({len(recording.names) for recording in recordings})
+    total = sum(float(recording.stamps[-1] - recording.stamps[0]) for recording in recordings)
+    return [
+        f"{len(recordings)} recordings, {total / 60:.1f} min, of {'-'.join(map(str, names[:: max(1, len(names) - 1)]))}"
+        f" agents at {spec.rate:.3g} Hz, {spec.dims}-D",
+        f"team of {spec.agents} like agents, up to {max(spec.hidden_counts)} hidden; windows of {spec.window} frames of"
+        f" {spec.dt:.3g} s ({spec.window * spec.dt:.3g} s), forecast {spec.horizon * spec.dt:.3g} s",
+        f"split {parts.how}",
+        f"windows: {len(data)} to train on ({100 * masked:.2f} % of their states in gaps, masked),"
+        f" {len(validation)} to validate, {len(test)} to test",
+    ]
+
+
+def _history(data: TeamWindows) -> TeamWindows:
+    """The windows without their future."""
+    return TeamWindows(
+        data.positions[:, :, : data.history],
+        None,
+        None,
+        None,
+        data.frame,
+        data.dt,
+        data.history,
+        data.scale,
+        data.mixed,
+    )
+
+
+def _plan(data: TeamWindows, spec: TeamSpec, width: int) -> TeamPlan:
+    """As for the simulated team, but for sizes and for edges, whose two directions are apart: a robot that follows
+    another is not followed by it."""
+    visible = spec.agents - max(spec.hidden_counts)
+    states = data.states(slice(0, 2000), visible)
+    gain = float(np.clip(TYPICAL_CHANGE / max(float(states.diff(dim=2).square().mean().sqrt()), 1e-6), 1.0, 100.0))
+    gain = float(f"{gain:.2g}")
+    batch = min(512, max(16, len(data)))
+    steps_an_epoch = min(len(data), TeamPlan.cached) / batch
+    return TeamPlan(
+        hidden_counts=spec.hidden_counts,
+        visible_counts=tuple(range(visible, spec.agents + 1)),
+        nri=NRIConfig(
+            spec.window,
+            2 * spec.dims,
+            difference_gain=gain,
+            encoder_width=width,
+            decoder_width=width // 2,
+            output_gain=0.05,
+        ),
+        hsp=HSPConfig(spec.window, 2 * spec.dims, max(spec.hidden_counts), width=width, difference_gain=gain),
+        steps=STEPS,
+        hsp_batch=batch,
+        warmup_epochs=0.4 * STEPS["hsp_sg"] / steps_an_epoch,
+        refresh_epochs=0.3 * STEPS["hsp_sg"] / steps_an_epoch,
+    )
+
+
+def _config(
+    out: Path,
+    source: str,
+    spec: TeamSpec,
+    units: Scale,
+    ranges: Ranges,
+    errors: dict[str, ErrorTable],
+    training: Training,
+    metrics: dict[str, Any],
+) -> BundleConfig:
+    return BundleConfig(
+        format=1,
+        name=out.name,
+        system="recorded",
+        purpose=f"a team of {spec.agents} like agents, as recorded in {source}",
+        count=spec.agents,
+        agent_names=[],
+        limbs={},
+        dims=spec.dims,
+        dt=spec.dt,
+        window=spec.window,
+        horizon=spec.horizon,
+        frame="team",
+        velocity="backward_difference",
+        scale=units,
+        edge_types=["none", "interaction"],
+        max_hidden=max(spec.hidden_counts),
+        hidden_sets=[],
+        rounds=5,
+        ranges=ranges,
+        errors=dict(errors),
+        training=training,
+        metrics=json.loads(json.dumps(metrics)),
+    )
+
+
+def _test(
+    out: Path, parts: Split, spec: TeamSpec, source: str, *, count: int, seed: int
+) -> tuple[dict[str, Any], dict[str, ErrorTable]] | None:
+    """Losses in the test part through the estimator that the bundle makes, beside baselines: report and error tables;
+    None where the part is too short."""
+    runs = [losses(parts.test, spec, lost, count, seed) for lost in spec.hidden_counts]
+    if not all(runs):
+        return None
+    estimator = load_estimator(out, "cpu")
+    methods: dict[str, WindowEstimator] = {"siha": estimator}
+    methods |= {kind.name: kind(horizon=spec.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)}
+    rate = min(LOSS_RATE, 1 / spec.dt)
+    measured = run_losses(
+        estimator.bundle.config, methods, chain(*runs), rate=rate, seed=seed, progress=True, total=sum(map(len, runs))
+    )
+    result = report(measured, estimator.bundle.config, data=f"{source}, test part", seed=seed, rate=rate)
+    try:
+        tables = error_tables(measured)
+    except ValueError:  # too few of them for quantiles
+        return None
+    return result, {name: tables[name] for name in ("siha", "constant_velocity", "forecast") if name in tables}

@@ -1,0 +1,284 @@
+"""Training of a team of like agents, simulated or recorded: the networks, the stages one after the other, and what is
+measured of them for a bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import siha_ros
+from offline_training.datasets.team import TeamWindows
+from offline_training.stages.hsp_sa import train_hsp_sa
+from offline_training.stages.hsp_sg import train_hsp_sg
+from offline_training.stages.logs import revision, stage_rows
+from offline_training.stages.loop import Schedule
+from offline_training.stages.nri import train_nri
+from offline_training.stages.samples import Sample
+from siha_ros.model.bundle import BundleConfig, ErrorTable, Training, save_bundle
+from siha_ros.model.edges import matrix_to_incoming
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.refinement import Refinement
+from siha_ros.replay.losses import error_table
+
+CHUNK = 250  # windows that are looked at together
+NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
+
+
+@dataclass(frozen=True)
+class TeamPlan:
+    """How the networks of a team are made and trained.
+
+    hidden_counts: numbers of hidden agents, a pair of predictors for each. visible_counts: numbers of seen agents in
+    whose frame NRI's samples stand. nri, hsp: hyper-parameters (``hidden`` and ``alphas`` of the latter are set here).
+    visible_only: an NRI of the visible agents alone beside the other, the paper's baseline. steps: of the stages nri,
+    nri_visible, hsp_sa, hsp_sg; of the latter two for the largest number of hidden agents. cached: windows of the fixed
+    set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set.
+    """
+
+    hidden_counts: tuple[int, ...]
+    visible_counts: tuple[int, ...]
+    nri: NRIConfig
+    hsp: HSPConfig
+    steps: dict[str, int]
+    visible_only: bool = False
+    nri_batch: int = 128
+    hsp_batch: int = 512
+    cached: int = 256_000
+    warmup_epochs: float = 2.0
+    refresh_epochs: float = 1.5
+
+
+@dataclass
+class TeamModules:
+    """The networks of a bundle: NRI on all agents, NRI on the visible ones alone, predictors by number of hidden
+    agents."""
+
+    nri: NRI
+    nri_visible: NRI | None
+    hsp_sa: dict[int, HiddenStatePredictor]
+    hsp_sg: dict[int, HiddenStatePredictor]
+
+    def networks(self) -> dict[str, NRI | HiddenStatePredictor]:
+        """All of them, by the names that they have in a bundle."""
+        found: dict[str, NRI | HiddenStatePredictor] = {"nri": self.nri}
+        if self.nri_visible is not None:
+            found["nri_visible"] = self.nri_visible
+        for hidden in self.hsp_sa:
+            found |= {f"hsp_sa_{hidden}": self.hsp_sa[hidden], f"hsp_sg_{hidden}": self.hsp_sg[hidden]}
+        return found
+
+
+def new_networks(plan: TeamPlan) -> TeamModules:
+    """Untrained networks."""
+    sizes = {hidden: replace(plan.hsp, hidden=hidden) for hidden in plan.hidden_counts}
+    return TeamModules(
+        NRI(plan.nri),
+        NRI(plan.nri) if plan.visible_only else None,
+        {hidden: HiddenStatePredictor(size) for hidden, size in sizes.items()},
+        {hidden: HiddenStatePredictor(replace(size, alphas=list(PAPER_ALPHAS))) for hidden, size in sizes.items()},
+    )
+
+
+def sampler(
+    data: TeamWindows, batch: int, visible: tuple[int, ...], agents: int | None = None
+) -> Callable[[torch.Generator], Sample]:
+    """Random batches of the first ``agents`` (all by default), in the frame of a random one of the numbers ``visible``
+    of seen agents, turned at random."""
+
+    def sample(generator: torch.Generator) -> Sample:
+        index = torch.randint(0, len(data), (batch,), generator=generator)
+        count = visible[int(torch.randint(0, len(visible), (1,), generator=generator))]
+        order = data.draw_order(index, generator)
+        states, known = data.states(index, count, generator, order), data.known_states(index, order)
+        return states[:, :agents], None if known is None else known[:, :agents]
+
+    return sample
+
+
+def train_team(
+    plan: TeamPlan, data: TeamWindows, validation: TeamWindows, folder: Path, *, scale: float, seed: int
+) -> TeamModules:
+    """Train all networks in ``folder``, going on from the checkpoints there. validation: windows without gaps. scale:
+    multiplies every schedule."""
+
+    def steps(count: float) -> int:
+        return max(10, round(count * scale))
+
+    torch.manual_seed(seed)
+    modules = new_networks(plan)
+    agents = data.agents
+    fewest = agents - max(plan.hidden_counts)
+    for name, nri, count in (("nri", modules.nri, agents), ("nri_visible", modules.nri_visible, fewest)):
+        if nri is None or not plan.steps[name]:
+            continue
+        target = validation.states(slice(None), count)[:1000]
+        train_nri(
+            name,
+            folder,
+            nri,
+            sampler(data, plan.nri_batch, plan.visible_counts if count == agents else (count,), count),
+            target[:, :count],
+            None if validation.edges is None else validation.edges[:1000, :count, :count],
+            Schedule(steps(plan.steps[name]), rate=1e-3, optimiser="muon"),
+            batch=plan.nri_batch,
+            starts=1,
+            seed=seed,
+        )
+    larger: HiddenStatePredictor | None = None
+    for hidden in sorted(plan.hidden_counts, reverse=True):
+        visible = agents - hidden
+        share = 1.0 if larger is None else NEXT_SHARE
+        target = validation.states(slice(None), visible)
+        sa, sg = modules.hsp_sa[hidden], modules.hsp_sg[hidden]
+        if larger is not None:
+            warm_start(sa, larger)
+        train_hsp_sa(
+            f"hsp_sa_{hidden}",
+            folder,
+            sa,
+            sampler(data, plan.hsp_batch, (visible,)),
+            target,
+            Schedule(steps(plan.steps["hsp_sa"] * share), rate=1e-3, optimiser="muon", validate_every=250),
+            visible=visible,
+            batch=plan.hsp_batch,
+            seed=seed,
+        )
+        warm_start(sg, sa)
+        train_hsp_sg(
+            f"hsp_sg_{hidden}",
+            folder,
+            sg,
+            sa,
+            modules.nri,
+            partial(_fixed_set, data, visible),
+            min(plan.cached, len(data)),
+            target[:1000],
+            Schedule(steps(plan.steps["hsp_sg"] * share), rate=7e-4, optimiser="muon", validate_every=250),
+            visible=visible,
+            batch=plan.hsp_batch,
+            warmup_epochs=plan.warmup_epochs * scale * share,
+            refresh_epochs=plan.refresh_epochs * scale * share,
+            rounds=3,
+            seed=seed,
+        )
+        larger = sa
+    return modules
+
+
+def _fixed_set(data: TeamWindows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Sample:
+    return data.states(index, visible, turn), data.known_states(index)
+
+
+def warm_start(model: HiddenStatePredictor, source: HiddenStatePredictor) -> None:
+    """Copy every weight that has the same shape (the seeds of another number of slots do not)."""
+    own = model.state_dict()
+    model.load_state_dict(
+        {key: value for key, value in source.state_dict().items() if own[key].shape == value.shape}, strict=False
+    )
+
+
+# what is measured
+
+
+@torch.no_grad()
+def measure_noise(modules: TeamModules, validation: TeamWindows) -> dict[str, Tensor]:
+    """Variances that weigh the evidence at run time, from validation windows, per feature and normalised: of the
+    decoder's step under the inferred graph, and of the refined guess by number of hidden agents.
+    """
+    errors = []
+    history, agents = validation.history, validation.agents
+    for states in validation.states(slice(None), agents)[:, :, :history].split(CHUNK):
+        graph = modules.nri.graph(states)
+        before = states[:, :, 1:-1].transpose(1, 2)
+        stepped = modules.nri.decoder(before, matrix_to_incoming(graph).unsqueeze(1)).transpose(1, 2)
+        errors.append((stepped - states[:, :, 2:]).square().flatten(0, 2))
+    noise = {"step_variance": robust_mean(torch.cat(errors))}
+    for hidden in modules.hsp_sa:
+        truth = validation.states(slice(None), agents - hidden)[:, :, :history]
+        noise[f"guess_variance_{hidden}"] = guess_errors(modules, truth, hidden).square().flatten(0, 2).mean(0)
+    return noise
+
+
+@torch.no_grad()
+def guess_errors(modules: TeamModules, states: Tensor, hidden: int) -> Tensor:
+    """What the paper's refinement gets wrong of the last ``hidden`` agents of ``[n, A, T, D]``: ``[n, H, T, D]``."""
+    visible = states.shape[1] - hidden
+    refinement = Refinement(modules.hsp_sa[hidden], modules.hsp_sg[hidden], modules.nri)
+    errors = []
+    for part in states.split(CHUNK):
+        guess = refinement(part[:, :visible]).hidden
+        errors.append(take_slots(guess, align(guess, part[:, visible:])) - part[:, visible:])
+    return torch.cat(errors)
+
+
+def robust_mean(squared: Tensor) -> Tensor:
+    """Mean of the smaller 95 % in each column of ``[n, D]``: a wrong edge in a few samples must not blur the dynamics
+    of all."""
+    kept = int(0.95 * len(squared))
+    return squared.sort(0).values[:kept].mean(0)
+
+
+@torch.no_grad()
+def window_errors(modules: TeamModules, validation: TeamWindows) -> dict[str, ErrorTable]:
+    """Deviations from validation windows with a future: of the paper's guess ("hsp", and "siha" until losses were
+    measured), of a forecast by seconds ahead, of constant velocity by seconds since a loss."""
+    hidden, scale, dt = max(modules.hsp_sa), validation.scale, validation.dt
+    states = validation.states(slice(None), validation.agents - hidden)
+    past, future = states[:, :, : validation.history], states[:, :, validation.history :]
+    horizon, dims = future.shape[2], validation.features // 2
+    unseen = guess_errors(modules, past, hidden)[:, :, -1, :dims].flatten(0, 1) * scale.position
+    ahead = torch.cat([modules.nri.forecast(x[:, :, -1], modules.nri.graph(x), horizon) for x in past.split(CHUNK)])
+    seconds = torch.arange(1, horizon + 1) * dt
+    positions, velocities = scale.split(past[:, :, -1:])
+    straight = positions + velocities * seconds[:, None]
+    true, _ = scale.split(future)
+
+    def by_time(error: Tensor) -> ErrorTable:
+        times = seconds.expand(error.shape[:-1]).flatten()
+        return error_table(times.numpy(), error.flatten(0, -2).numpy())
+
+    hsp = error_table(np.full(len(unseen), 0.05), unseen.numpy())
+    return {
+        "siha": hsp,
+        "hsp": hsp,
+        "forecast": by_time(scale.split(ahead)[0] - true),
+        "constant_velocity": by_time(straight - true),
+    }
+
+
+# the bundle
+
+
+def training_record(work: Path, command: str, data: str, seed: int, trials: list[str]) -> Training:
+    """How a bundle came to be, from the logs of its stages."""
+    rows = stage_rows(work)
+    return Training(
+        command=command,
+        data=data,
+        seed=seed,
+        trials=trials,
+        samples={name: row["samples"] for name, row in rows.items()},
+        minutes={name: round(row["seconds"] / 60, 1) for name, row in rows.items()},
+        revision=revision(),
+        versions={"siha_ros": siha_ros.__version__, "torch": str(torch.__version__), "numpy": np.__version__},
+    )
+
+
+def validation_metrics(work: Path) -> dict[str, dict[str, float]]:
+    """What the last validation of each stage said."""
+    return {
+        name: {key: row[key] for key in ("mse", "accuracy") if key in row} for name, row in stage_rows(work).items()
+    }
+
+
+def save_team(path: Path, config: BundleConfig, modules: TeamModules, noise: dict[str, Tensor]) -> None:
+    """Write the bundle of a team."""
+    save_bundle(path, config, modules.networks(), {"noise": noise})

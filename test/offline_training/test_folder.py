@@ -1,0 +1,80 @@
+"""``siha train FOLDER`` from CSV files to a bundle that an estimator loads, tiny and short; and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offline_training.folder import train_folder
+from offline_training.recordings.recording import read_recordings
+from offline_training.systems.springs import simulate_springs
+from siha_ros.cli import main
+from siha_ros.cli_train_folder import with_folder
+from siha_ros.estimator import load_estimator
+from siha_ros.replay.windows import Recording
+
+
+def write_team(folder, runs=2, frames=500, agents=4):
+    """Springs teams as CSV at 10 Hz; one robot of the first is not seen for a second."""
+    folder.mkdir()
+    made = simulate_springs(runs, frames, agents=agents, seed=3, start="team")
+    titles = ",".join(f"r{agent}_{axis}" for agent in range(agents) for axis in "xy")
+    for run in range(runs):
+        rows = made.positions[run].transpose(1, 0, 2).reshape(frames, -1).astype(float)
+        if run == 0:
+            rows[100:110, 2:4] = np.nan
+        lines = [f"{0.1 * frame:.1f}," + ",".join(f"{x:.5f}" for x in row) for frame, row in enumerate(rows)]
+        (folder / f"run_{run}.csv").write_text(f"time,{titles}\n" + "\n".join(lines) + "\n")
+    return folder, made
+
+
+@pytest.mark.slow
+def test_a_bundle_from_a_folder(tmp_path):
+    folder, made = write_team(tmp_path / "team")
+    said = []
+    arguments = {"source": "team", "window": 20, "scale": 1e-4, "width": 16, "say": said.append}
+    recordings = read_recordings(folder)
+    report = train_folder(recordings, tmp_path / "bundle", tmp_path / "work", **arguments)
+    assert "2 recordings, 1.7 min, of 4 agents at 10 Hz, 2-D" in said[0]
+    assert "team of 4 like agents, up to 1 hidden; windows of 20 frames of 0.1 s (2 s), forecast 1 s" in said[1]
+    assert "split by time" in said[2] and "masked" in said[3] and " 0.00 %" not in said[3]
+    assert report is not None and report["losses"] == 5 and set(report["methods"]) > {"siha", "hold"}
+    estimator = load_estimator(tmp_path / "bundle", "cpu")
+    config = estimator.bundle.config
+    assert (config.system, config.count, config.window, config.max_hidden) == ("recorded", 4, 20, 1)
+    assert config.training.trials == [str(folder / f"run_{run}.csv") for run in range(2)]
+    assert config.metrics["test"]["losses"] == 5 and {"siha", "hsp", "forecast"} <= set(config.errors)
+    shown = Recording(["a", "b", "c", "d"], made.positions[:1, :, 200:220].astype(float), None, None, 0.1)
+    for lost_at in (0, 10):
+        estimate = estimator.estimate(shown.window(0, 20, np.array([3]), lost_at))
+        assert np.isfinite(estimate.positions).all() and np.isfinite(estimate.forecast.positions).all()
+        assert "extrapolated" not in "".join(estimate.reason)
+    again = train_folder(recordings, tmp_path / "again", tmp_path / "work", **arguments)  # from the checkpoints
+    assert again is not None and again["methods"] == report["methods"]
+    with pytest.raises(ValueError, match="holds a training with seed 0"):
+        train_folder(recordings, tmp_path / "again", tmp_path / "work", **arguments, seed=1)
+
+
+def test_a_folder_is_told_from_a_name():
+    known = ("springs_team", "body", "folder")
+    assert with_folder(["train", "runs/today", "--seed", "1"], known) == [
+        "train",
+        "folder",
+        "runs/today",
+        "--seed",
+        "1",
+    ]
+    for plain in (["train", "body", "--data", "x"], ["train", "--help"], ["train"], ["evaluate", "x"]):
+        assert with_folder(plain, known) == plain
+
+
+def test_what_cannot_be_trained_on_is_one_line(tmp_path, capsys):
+    folder, _ = write_team(tmp_path / "team", runs=1, frames=30)
+    for arguments, message in (
+        ([folder], "siha: too little to train on: expected at least 200 windows of 20 frames of 0.1 s in which 4"),
+        ([tmp_path / "none"], "siha: "),
+        ([folder, "--names", "r0,r9"], "no agent r9, it has r0, r1, r2, r3"),
+    ):
+        assert main(["train", *map(str, arguments)]) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
