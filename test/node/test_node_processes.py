@@ -225,6 +225,19 @@ def test_input_that_cannot_be_read_is_said_and_the_node_lives_on(start, play):
     wait_until(lambda: "nav_msgs" not in node.diagnostic("node").get("message", "nav_msgs"), 3.0, "the error is over")
 
 
+def test_stream_slower_than_the_bundle_expects_is_said(start, play):
+    robots = play(Team, ["q0", "q1", "q2"], rate=5.0)
+    node = start()
+    line = "the stream comes at 5 Hz, the bundle was made for 10 to 1000 Hz"
+    wait_until(lambda: line in node.diagnostic("model").get("message", ""), 6.0, "a warning")
+    assert node.diagnostic("model")["level"] == "1"
+    robots.close()
+    faster = play(Team, robots.names, rate=20.0)
+    faster.now = robots.now
+    wait_until(lambda: node.diagnostic("model")["level"] == "0", 6.0, "the warning is over")
+    assert float(node.diagnostic("model")["rate of the stream (Hz)"]) == pytest.approx(20.0, rel=0.05)
+
+
 def test_row_4_sim_time_without_a_clock(start, play):
     begin = time.monotonic()
     node = start(use_sim_time=True, stamp_source="arrival")

@@ -332,6 +332,17 @@ def test_clock_offset_of_an_agent_whose_stamps_are_too_far_off_to_be_used(names,
     assert window.clock_offsets["r3"] == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("rate", [2.0, 10.0, 50.0, 240.0])
+def test_sample_rate_is_that_of_an_agent_whatever_gaps_it_has(rate):
+    window = team()
+    assert math.isnan(window.sample_rate)
+    newest = stream(window, 5.0, 15.0, 200.0)
+    assert window.sample_rate == pytest.approx(200.0, rel=1e-6)
+    newest = stream(window, newest + 1.0, newest + 4.0, rate)
+    newest = stream(window, newest + 1.0 / rate, newest + 2.0, rate, agents=(0, 1))
+    assert window.sample_rate == pytest.approx(rate, rel=1e-6)
+
+
 # ---------------------------------------------------------------- who is seen
 
 
