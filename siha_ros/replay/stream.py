@@ -68,7 +68,8 @@ class Stream:
 
     def __init__(self, bag: Bag, config: BundleConfig, parameters: Parameters) -> None:
         self.bag, self.config, self.parameters = bag, config, parameters
-        template = parameters.input_topic or ("/skeleton" if config.identified else f"/{AGENT}/pose")
+        template = parameters.input_topic or ("skeleton" if config.identified else f"{AGENT}/pose")
+        template = template if template.startswith("/") else f"/{template}"  # as for a node without a namespace
         kind = "" if parameters.input_type == "auto" else parameters.input_type
         check_topic(template, make_input(kind) if kind else None)
         listed = parameters.input_agents

@@ -153,6 +153,8 @@ def test_an_estimate_that_fails_is_said_and_the_next_one_is_made(bag):
 def test_agents_and_topics_as_asked_for(bag, tmp_path):
     _, sink, _ = replayed(bag, input_agents=("r2", "r0"))
     assert sink.scenes[0][1].window.names == ["r2", "r0"]
+    _, sink, _ = replayed(bag, input_topic=f"r{AGENT}/pose")
+    assert sink.scenes[0][1].window.names == ["0", "1", "2"]
     with pytest.raises(
         BagError, match=r"no input on /poses .* it holds /r0/pose \(geometry_msgs/msg/PoseStamped\), /r1"
     ):
