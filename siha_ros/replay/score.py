@@ -67,7 +67,8 @@ class Score:
 
     newest: by method, the lost agents in the newest frame. ahead: by "seen" and "lost" agents, by method, forecasts.
     agreement: by pairs of seen (vv), seen and lost (vh), lost agents (hh): edges, edges of the same type as with all
-    observed, summed absolute difference of the probability. reasons: how often siha gave each reason for a lost agent's
+    observed, summed absolute difference of the probability, edges of which nothing was said (left out of the three).
+    reasons: how often siha gave each reason for a lost agent's
     state; of reasons that differ in numbers only, the first (kept in examples) counts for all. nonfinite: estimates of
     siha that were not finite. ms: of each estimate of siha.
     """
@@ -77,7 +78,7 @@ class Score:
     ahead: dict[str, dict[str, list[Guesses]]] = field(
         default_factory=lambda: {"seen": defaultdict(list), "lost": defaultdict(list)}
     )
-    agreement: dict[str, Array] = field(default_factory=lambda: {key: np.zeros(3) for key in ("vv", "vh", "hh")})
+    agreement: dict[str, Array] = field(default_factory=lambda: {key: np.zeros(4) for key in ("vv", "vh", "hh")})
     reasons: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     estimates: int = 0
@@ -151,7 +152,7 @@ def score_losses(
             end=withheld.end,
             on_tick=judge.at,
         )
-    if not score.estimates:
+    if "siha" not in score.newest:
         raise ValueError(
             f"no estimate was made while an agent was hidden: estimates begin when the group was heard for"
             f" {stream.config.window * stream.config.dt:g} s, and agents are judged where the bag holds them"
@@ -186,6 +187,9 @@ class _Judge:
         lost = [index for index, name in enumerate(estimate.names) if name in last and not now <= last[name]]
         if not lost:
             return
+        if not (np.isfinite(estimate.positions).all() and np.isfinite(estimate.covariance).all()):
+            score.nonfinite += 1  # the node publishes nothing then
+            return
         estimates = {"siha": estimate}
         for method, other in self._methods.items():
             estimates[method] = self._previous[method] = other.estimate(scene.window, self._previous.get(method))
@@ -197,7 +201,6 @@ class _Judge:
             score.reasons[score.examples.setdefault(re.sub(r"[\d.]+", "#", reason), reason)] += 1
         score.estimates += 1
         score.ms.append(estimate.ms)
-        score.nonfinite += not (np.isfinite(estimate.positions).all() and np.isfinite(estimate.covariance).all())
 
     def _judge_newest(self, estimates: Mapping[str, Estimate], lost: Sequence[int], last: Mapping[str, float]) -> None:
         names, now = estimates["siha"].names, float(estimates["siha"].times[-1])
@@ -250,8 +253,15 @@ class _Judge:
         hidden = np.isin(np.arange(len(order)), lost)
         pairs = hidden[:, None].astype(int) + hidden
         pairs[np.diag_indices_from(pairs)] = -1
+        known = _says_something(estimate.adjacency) & _says_something(reference)
         same = estimate.adjacency.argmax(-1) == reference.argmax(-1)
         apart = np.abs(estimate.adjacency - reference).sum(-1) / 2  # total variation
         for number, counts in enumerate(self._score.agreement.values()):
-            block = pairs == number
-            counts += block.sum(), same[block].sum(), apart[block].sum()
+            block = (pairs == number) & known
+            counts += block.sum(), same[block].sum(), apart[block].sum(), ((pairs == number) & ~known).sum()
+
+
+def _says_something(adjacency: Array) -> NDArray[np.bool_]:
+    """bool[A, A], false where all types of interaction are equally likely: there is no graph."""
+    found: NDArray[np.bool_] = adjacency.max(axis=-1) > adjacency.min(axis=-1)
+    return found

@@ -38,10 +38,7 @@ def report(score: Score, *, body: bool, **about: Any) -> dict[str, Any]:
         },
         "deviation": _by_bin(siha, bins, coverage),
         "curve": {method: _curve(guesses) for method, guesses in newest.items()},
-        "graph": {
-            block: {"agree_percent": 100 * same / edges, "mean_difference": apart / edges} if edges else None
-            for block, (edges, same, apart) in score.agreement.items()
-        },
+        "graph": {block: _agreement(*counts.tolist()) for block, counts in score.agreement.items()},
         "forecast": {
             group: {method: _by_step(guesses) for method, guesses in methods.items()}
             for group, methods in ahead.items()
@@ -84,6 +81,16 @@ def _by_bin(guesses: Guesses, bins: Mapping[str, float], figures: Any) -> dict[s
     place = np.searchsorted(list(bins.values()), guesses.seconds)
     out = {label: figures(_chosen(guesses, place == number)) for number, label in enumerate(bins)}
     return out | {"all": figures(guesses)}
+
+
+def _agreement(edges: float, same: float, apart: float, unsaid: float) -> dict[str, float] | None:
+    if not edges:
+        return None
+    return {
+        "agree_percent": 100 * same / edges,
+        "mean_difference": apart / edges,
+        "without_graph_percent": 100 * unsaid / (edges + unsaid),
+    }
 
 
 def _by_step(guesses: Guesses) -> dict[str, Any]:
@@ -137,9 +144,14 @@ def tables(result: Mapping[str, Any]) -> list[tuple[str, list[list[str]]]]:
         ("Stated deviation of siha, by seconds since the agent was last seen", _coverage_rows(result["deviation"])),
         (
             "Graph against that of full observation",
-            [["pairs of agents", "same type %", "mean difference of probability"]]
+            [["pairs of agents", "same type %", "mean difference of probability", "left out: no graph %"]]
             + [
-                [BLOCKS[block], f"{found['agree_percent']:.1f}", f"{found['mean_difference']:.3f}"]
+                [
+                    BLOCKS[block],
+                    f"{found['agree_percent']:.1f}",
+                    f"{found['mean_difference']:.3f}",
+                    f"{found['without_graph_percent']:.0f}",
+                ]
                 for block, found in result["graph"].items()
                 if found
             ],

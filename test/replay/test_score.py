@@ -86,11 +86,12 @@ def test_coverage_counts_what_lies_within(score, result):
 def test_the_graph_is_compared_with_that_of_full_observation(score):
     # The estimator takes the first agent's two edges away once someone is hidden; r0 and r2 are seen, r1 is lost.
     hidden = sum(Guesses.joined(score.newest["siha"]).seconds > 0.2)
-    edges, same, apart = score.agreement["vv"]
+    edges, same, apart, _ = score.agreement["vv"]
     assert edges == 2 * score.estimates and edges - same == hidden == apart
-    edges, same, apart = score.agreement["vh"]
+    edges, same, apart, unsaid = score.agreement["vh"]
+    assert unsaid == 0
     assert edges == 4 * score.estimates and edges - same == hidden == apart
-    assert score.agreement["hh"].tolist() == [0.0, 0.0, 0.0]
+    assert not score.agreement["hh"].any()
 
 
 def test_forecasts_are_judged_by_seconds_ahead(score, result):
