@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import siha_ros
-from siha_ros.resources import bundle_path, config_path
+from siha_ros.resources import bundle_path, config_path, message_files
 
 
 def make_bundle(folder):
@@ -85,6 +85,22 @@ def test_the_parameter_file_is_that_of_the_source_tree(repository):
     assert config_path("siha.yaml") == repository / "config" / "siha.yaml"
     with pytest.raises(FileNotFoundError, match=r"no config file 'none\.yaml' in "):
         config_path("none.yaml")
+
+
+def test_message_definitions_are_found_in_every_install(installed, repository, tmp_path):
+    assert message_files() == sorted((repository / "msg").glob("*.msg"))
+    assert installed("message_files()").startswith("FileNotFoundError: the definitions of the messages")
+    for folder in (tmp_path / "prefix" / "share" / "siha_ros" / "msg", installed.packages / "siha_ros" / "interfaces"):
+        folder.mkdir(parents=True)
+        (folder / "AgentState.msg").touch()
+    generated = installed.packages / "siha_ros" / "msg"  # Python code beside the package, in an ament install
+    generated.mkdir()
+    (generated / "__init__.py").touch()
+    assert installed("print(*message_files())") == str(
+        installed.packages / "siha_ros" / "interfaces" / "AgentState.msg"
+    )
+    share = tmp_path / "prefix" / "share" / "siha_ros" / "msg" / "AgentState.msg"
+    assert installed("print(*message_files())", AMENT_PREFIX_PATH=str(tmp_path / "prefix")) == str(share)
 
 
 def test_package_and_code_have_one_version(repository):
