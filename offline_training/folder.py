@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def train_folder(
     parts = split(grids, spec)
     raw = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0, missing=MOST_MISSING, seed=seed)
     units, extent, speed = measure_scale(raw, spec)
-    data = TeamWindows(raw.positions, None, None, raw.known, raw.frame, raw.dt, raw.history, units, mixed=True)
+    data = replace(raw, scale=units)
     validation, test = (
         team_windows(part, spec, units, future=spec.horizon, seed=seed) for part in (parts.validation, parts.test)
     )
@@ -91,7 +92,7 @@ def train_folder(
                 " more or longer recordings are needed, or a shorter --window"
             )
     claim(work, source=source, spec=vars(spec), windows=len(data), scale=scale, seed=seed, width=width, steps=STEPS)
-    history = _history(validation)
+    history = replace(validation, positions=validation.positions[:, :, : spec.window])
     modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed)
     noise = measure_noise(modules, history)
     errors = window_errors(modules, test)
@@ -145,21 +146,6 @@ def _inferred(
         f"windows: {len(data)} to train on ({100 * masked:.2f} % of their states in gaps, masked),"
         f" {len(validation)} to validate, {len(test)} to test",
     ]
-
-
-def _history(data: TeamWindows) -> TeamWindows:
-    """The windows without their future."""
-    return TeamWindows(
-        data.positions[:, :, : data.history],
-        None,
-        None,
-        None,
-        data.frame,
-        data.dt,
-        data.history,
-        data.scale,
-        data.mixed,
-    )
 
 
 def _plan(data: TeamWindows, spec: TeamSpec, width: int) -> TeamPlan:

@@ -92,11 +92,12 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
     frames = config.window + config.horizon
     future = max(0, frames - FRAMES)
     windows = springs_windows(kind, options.split, options.samples or TEAM_SAMPLES, future=future, seed=options.seed)
+    measured = windows.velocities if config.velocity == "measured" else None
     recording = Recording(
         [f"robot_{agent + 1}" for agent in range(config.count)],
         windows.positions[:, :, :frames].double().numpy(),
-        windows.velocities[:, :, :frames].double().numpy() if config.velocity == "measured" else None,
-        windows.edges.numpy(),
+        None if measured is None else measured[:, :, :frames].double().numpy(),
+        None if windows.edges is None else windows.edges.numpy(),
         config.dt,
     )
     lost = np.arange(config.count - hidden, config.count)

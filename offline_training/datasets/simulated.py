@@ -38,10 +38,11 @@ def springs_windows(
         data = team_windows(count, FRAMES + future, agents=agents, seed=seed, per_run=4 if split == "train" else 1)
     return TeamWindows(
         torch.from_numpy(data.positions),
-        torch.from_numpy(data.velocities) if kind == "fresh" else None,
+        torch.from_numpy(data.velocities),
         torch.from_numpy(np.asarray(data.edges)),
         None,
         "world" if kind == "fresh" else "team",
+        "measured" if kind == "fresh" else "backward_difference",
         FRAME_DT,
         FRAMES,
         SPRINGS_SCALE,

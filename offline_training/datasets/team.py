@@ -17,10 +17,11 @@ class TeamWindows:
     """n windows of A agents, frames 0 .. T - 1 (history) and possibly beyond (future); agents are exchangeable, so the
     last ones hide.
 
-    positions: f4 ``[n, A, T, P]`` in metres. velocities: likewise (m/s), or None for backward differences. edges: bool
+    positions: f4 ``[n, A, T, P]`` in metres. velocities: likewise (m/s) as measured, or None. edges: bool
     ``[n, A, A]``, or None where nobody knows them. known: bool ``[n, A, T]``, false where a position was not measured
-    and must not be learned from; None where all are. frame: "world" or "team". dt: s. history: frames of the history.
-    mixed: samples are drawn with their agents in any order, which tells the same of agents that do not act alike.
+    and must not be learned from; None where all are. frame: "world" or "team". velocity: "measured" or
+    "backward_difference", what states are made of. dt: s. history: frames of the history. mixed: samples are drawn with
+    their agents in any order, which tells the same of agents that do not act alike.
     """
 
     positions: Tensor
@@ -28,6 +29,7 @@ class TeamWindows:
     edges: Tensor | None
     known: Tensor | None
     frame: str
+    velocity: str
     dt: float
     history: int
     scale: Scale
@@ -60,7 +62,10 @@ class TeamWindows:
         order: ``[B, A]``, an order of the agents of each window.
         """
         positions = self.positions[index]
-        velocities = None if self.velocities is None else self.velocities[index]
+        velocities = None
+        if self.velocity == "measured":
+            assert self.velocities is not None
+            velocities = self.velocities[index]
         if order is not None:
             rows = torch.arange(len(positions))[:, None]
             positions = positions[rows, order]
@@ -87,7 +92,7 @@ class TeamWindows:
         if order is not None:
             known = known[torch.arange(len(known))[:, None], order]
         moved = known
-        if self.velocities is None:
+        if self.velocity != "measured":
             steps = known[..., 1:] & known[..., :-1]
             moved = torch.cat([steps[..., :1], steps], -1)
         dims = self.positions.shape[-1]

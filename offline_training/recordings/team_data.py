@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from siha_ros.replay.losses import LEAD_IN, Run
 
 DT = 0.1  # s, where the recordings are faster
 FRAME_CHOICES = (50, 40, 30, 20)  # of a window: the longest of which there are enough
+LEAST_FRAMES = 12  # of a window: one frame and the ten that the decoder is rolled out over
 LEAST_STARTS = 200  # windows that training needs, overlapping ones counted
 LEAST_CHECKS = 30  # windows that validation and test need
-MOST_WINDOWS = 100_000
+MOST_WINDOWS = 50_000
 SHARES = (0.7, 0.15, 0.15)  # of training, validation, test
 MOST_MISSING = 0.2  # of an agent's frames in a training window; what is missing is masked
 STILL = 1e-4  # m and m/s: less than this is no motion
@@ -64,6 +65,8 @@ def infer(
 
     Team: the number of agents that all recordings have, else one that 70 % of the moments with enough agents reach.
     """
+    if window is not None and window < LEAST_FRAMES:
+        raise RecordingError(f"a window of {window} frames: expected {LEAST_FRAMES} or more")
     dims = {recording.dims for recording in recordings}
     if len(dims) != 1:
         raise RecordingError("recordings of the plane and of space together: train them apart")
@@ -115,7 +118,9 @@ def split(grids: Sequence[Grid], spec: TeamSpec) -> Split:
         for part, begin, end in zip(parts, edges[:-1].round().astype(int), edges[1:].round().astype(int), strict=True):
             part.append(grid.part(int(begin), int(end)))
     shares = ", ".join(f"{100 * share:.0f} %" for share in SHARES)
-    return Split(*parts, f"by time: the first {shares} of each recording train, validate and test")
+    return Split(
+        parts[0], parts[1], parts[2], f"by time: the first {shares} of each recording train, validate and test"
+    )
 
 
 def team_windows(
@@ -125,7 +130,7 @@ def team_windows(
     starts = int((agents_together(grids, spec.window + future) >= spec.agents).sum())
     step = max(1, math.ceil(starts / MOST_WINDOWS))
     cut = windows(grids, spec.window, future, agents=spec.agents, step=step, missing=missing)
-    gaps = ~cut.observed.all(2)
+    gaps = np.asarray(~cut.observed.all(2))
     kept = gaps.sum(1) <= min(spec.hidden_counts)
     positions, observed, gaps = cut.positions[kept], cut.observed[kept], gaps[kept]
     order = np.argsort(np.random.default_rng(seed).random(gaps.shape) + gaps, axis=1)
@@ -138,6 +143,7 @@ def team_windows(
         None,
         None if observed.all() else torch.from_numpy(observed),
         "team",
+        "backward_difference",
         spec.dt,
         spec.window,
         scale,
@@ -147,7 +153,7 @@ def team_windows(
 
 def measure_scale(data: TeamWindows, spec: TeamSpec) -> tuple[Scale, float, float]:
     """Half-ranges that normalise the team's states, and the largest distance (m) and speed (m/s) in its frame."""
-    plain = TeamWindows(data.positions, None, None, None, "team", data.dt, data.history, Scale(1.0, 1.0))
+    plain = replace(data, scale=Scale(1.0, 1.0))
     states = plain.states(slice(None), spec.agents - max(spec.hidden_counts))
     known = data.known_states(slice(None))
     if known is not None:

@@ -285,7 +285,7 @@ class NRI(nn.Module):
             scale = 1.0
         else:
             begin = torch.randint(0, x.shape[2] - config.teacher_forcing, (starts,)).tolist()
-            squared, scale = self._rollouts(x, edges, begin)
+            squared, scale = self._rolled_out(x, edges, begin)
             if known is not None:
                 whole = known.all(3).all(1)[:, begin]
                 counts = _ahead(known, begin, config.teacher_forcing) & whole[:, :, None, None, None]
@@ -298,7 +298,7 @@ class NRI(nn.Module):
         parts = {"mse": squared.mean().detach(), "nll": likelihood.detach(), "kl": divergence.detach()}
         return likelihood + divergence, parts
 
-    def _rollouts(self, x: Tensor, edges: Tensor, begin: list[int]) -> tuple[Tensor, float]:
+    def _rolled_out(self, x: Tensor, edges: Tensor, begin: list[int]) -> tuple[Tensor, float]:
         """Squared errors ``[B, S, A, teacher_forcing, D]`` of roll-outs from S frames, and what scales them up to a
         whole trajectory."""
         frames, every = x.shape[2], self.config.teacher_forcing

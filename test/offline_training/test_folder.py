@@ -14,7 +14,7 @@ from siha_ros.estimator import load_estimator
 from siha_ros.replay.windows import Recording
 
 
-def write_team(folder, runs=2, frames=500, agents=4):
+def write_team(folder, runs=2, frames=1500, agents=4):
     """Springs teams as CSV at 10 Hz; one robot of the first is not seen for a second."""
     folder.mkdir()
     made = simulate_springs(runs, frames, agents=agents, seed=3, start="team")
@@ -35,7 +35,7 @@ def test_a_bundle_from_a_folder(tmp_path):
     arguments = {"source": "team", "window": 20, "scale": 1e-4, "width": 16, "say": said.append}
     recordings = read_recordings(folder)
     report = train_folder(recordings, tmp_path / "bundle", tmp_path / "work", **arguments)
-    assert "2 recordings, 1.7 min, of 4 agents at 10 Hz, 2-D" in said[0]
+    assert "2 recordings, 5.0 min, of 4 agents at 10 Hz, 2-D" in said[0]
     assert "team of 4 like agents, up to 1 hidden; windows of 20 frames of 0.1 s (2 s), forecast 1 s" in said[1]
     assert "split by time" in said[2] and "masked" in said[3] and " 0.00 %" not in said[3]
     assert report is not None and report["losses"] == 5 and set(report["methods"]) > {"siha", "hold"}

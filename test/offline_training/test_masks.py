@@ -65,7 +65,7 @@ def test_without_gaps_a_mask_changes_nothing():
 
 def team(known=None, mixed=False, dims=2):
     positions = torch.randn(6, 4, 8, dims)
-    return TeamWindows(positions, None, None, known, "team", 0.5, 8, Scale(2.0, 4.0), mixed)
+    return TeamWindows(positions, None, None, known, "team", "backward_difference", 0.5, 8, Scale(2.0, 4.0), mixed)
 
 
 def test_a_velocity_is_known_where_both_its_positions_are():
