@@ -41,6 +41,7 @@ FALLBACK_SECONDS = 1e6  # for ever: at constant velocity a foot would be off by 
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
 TWO = "two"  # and when a second limb is hidden too
+CORE = "core"  # name of the carry of the joints that belong to no limb
 SHARE = "share"  # array of how much of the predictors' refinement is used, by time since loss
 
 
@@ -59,10 +60,10 @@ class OverLinearPath:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What the linear path got wrong of a limb while it was seen: rows of moments in time order.
+    """What the linear path got wrong of a group of joints while it was seen: rows of moments in time order.
 
     times: f8 [n] (s). errors: f8 [n, J, 3] in body axes (m), NaN where a joint was not seen. poses: f8 [n, Q].
-    visible: bool [n, J], the joints of the limb that the completion could see.
+    visible: bool [n, J], the joints of the group that the completion could see.
     """
 
     times: FloatArray
@@ -89,10 +90,10 @@ class Remembered:
 
 @dataclass
 class _Memory:
-    """What a body estimate leaves to the next one: per limb, and the newest time it knows."""
+    """What a body estimate leaves to the next one: per limb or joint of the core, and the newest time it knows."""
 
     time: float
-    limbs: dict[str, Remembered]
+    groups: dict[str, Remembered]
 
 
 class BodyEstimator:
@@ -112,8 +113,10 @@ class BodyEstimator:
         index = {name: row for row, name in enumerate(self.names)}
         self.limbs = {limb: np.array([index[joint] for joint in joints]) for limb, joints in config.limbs.items()}
         self.path = LinearPath.from_tensors(bundle.arrays["linear"])
-        self.carries = {limb: ResidualCarry.from_tensor(bundle.arrays["carry"][limb]) for limb in self.limbs}
         self.core = self.path.template.core
+        self.groups = self.limbs | {self.names[joint]: np.array([joint]) for joint in self.core}
+        carries = {name: ResidualCarry.from_tensor(tensor) for name, tensor in bundle.arrays["carry"].items()}
+        self.carries = {group: carries.get(group, carries[CORE]) for group in self.groups}
         self.share = bundle.arrays["refinement"][SHARE].double().numpy()  # [limbs, 2, n]: seconds and share
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
@@ -150,11 +153,11 @@ class BodyEstimator:
             return self._extrapolate(window, unfit, previous, began)
 
         linear = self._complete(body, throughout)
-        limbs = self._remember(window, body, observed, throughout, linear, memory)
+        known = self._remember(window, body, observed, throughout, linear, memory)
         filled = linear.copy()
-        for limb, joints in self.limbs.items():
+        for group, joints in self.groups.items():
             if (~throughout[joints]).any():
-                filled[joints] += self._carried(window.times, linear, observed[joints], limbs[limb], limb, throughout)
+                filled[joints] += self._carried(window.times, linear, observed[joints], known[group], group, throughout)
         since = time_since_seen(window)[order]
         move, rounds, change = self._refine(linear, throughout, since)
         filled = np.where(observed[..., None], body, filled + move)
@@ -169,7 +172,7 @@ class BodyEstimator:
             rounds,
             change,
             since,
-            _Memory(float(window.times[-1]), limbs),
+            _Memory(float(window.times[-1]), known),
             began,
         )
 
@@ -229,21 +232,20 @@ class BodyEstimator:
         linear: FloatArray,
         memory: _Memory | None,
     ) -> dict[str, Remembered]:
-        """The memory of each limb with what this window tells: rows every few frames back from the newest frame it
-        is seen in.
+        """The memory of each limb and joint of the core with what this window tells: rows every few frames back from
+        the newest frame it is seen in.
         """
         step = max(1, round(EVIDENCE_SECONDS / window.dt))
-        limbs = {}
+        groups = {}
         everything = throughout.all()
-        for limb, joints in self.limbs.items():
-            old = memory.limbs.get(limb) if memory is not None else None
+        for group, joints in self.groups.items():
+            old = memory.groups.get(group) if memory is not None else None
             visible = throughout.copy()
             if throughout[joints].all():
-                if (
-                    not everything
-                ):  # another regression for every limb that stays in sight would cost more than it helps
+                # another regression for each that stays in sight would cost more than it helps
+                if not everything or group not in self.limbs:
                     if old is not None:
-                        limbs[limb] = old
+                        groups[group] = old
                     continue
                 visible[joints] = False  # as if it were hidden
             completed = linear if (visible == throughout).all() else self._complete(body, visible)
@@ -264,8 +266,8 @@ class BodyEstimator:
             last = (
                 window.times[rows[-1]] if len(rows) else (old.times[-1] if old is not None and len(old.times) else 0.0)
             )
-            limbs[limb] = newer if old is None else old.merged(newer, last - MEMORY_SECONDS)
-        return limbs
+            groups[group] = newer if old is None else old.merged(newer, last - MEMORY_SECONDS)
+        return groups
 
     def _carried(
         self,
@@ -273,13 +275,13 @@ class BodyEstimator:
         linear: FloatArray,
         observed: BoolArray,
         known: Remembered,
-        limb: str,
+        group: str,
         throughout: BoolArray,
     ) -> FloatArray:
-        """Errors of the linear path ``[J, T, 3]`` (m, body axes) at the frames in which the limb's joints are not
+        """Errors of the linear path ``[J, T, 3]`` (m, body axes) at the frames in which the group's joints are not
         observed, else zero.
         """
-        joints = self.limbs[limb]
+        joints = self.groups[group]
         carried = np.zeros((len(joints), len(times), 3))
         usable = (known.visible == throughout[joints]).all(1)
         poses = self.path.pose_coordinates(linear[None])[0]
@@ -290,7 +292,8 @@ class BodyEstimator:
         for alike in patterns.values():
             rows, frames = told[:, alike[0]], np.flatnonzero(~observed[alike[0]])
             if rows.any():
-                weights = self.carries[limb].weights(known.times[rows], known.poses[rows], times[frames], poses[frames])
+                carry = self.carries[group]
+                weights = carry.weights(known.times[rows], known.poses[rows], times[frames], poses[frames])
                 carried[np.ix_(np.array(alike), frames)] = np.einsum(
                     "mn,njp->jmp", weights, known.errors[rows][:, alike]
                 )

@@ -22,9 +22,9 @@ from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.ridge import fit_limb_ridge
 from siha_ros.window.types import Status, Window
 
-NAMES = ["pelvis", "chest", "head", "lelbow", "lhand", "relbow", "rhand", "lfoot"]
+NAMES = ["pelvis", "chest", "head", "lelbow", "lhand", "relbow", "rhand", "lfoot", "neck"]
 LIMBS = {"left_arm": ["lelbow", "lhand"], "right_arm": ["relbow", "rhand"], "left_leg": ["lfoot"]}
-CORE = np.array([0, 1, 2])
+CORE = np.array([0, 1, 2, 8])
 FRAMES, DT, HORIZON = 12, 1 / 30, 5
 REST = np.array(
     [
@@ -36,12 +36,13 @@ REST = np.array(
         [0, -0.3, 1.2],
         [0.1, -0.4, 1.0],
         [0, 0.1, 0],
+        [0.03, 0, 1.45],
     ]
 )
 
 
 def walk(frames, seed, bias=0.0):
-    """Positions [8, frames, 3] (m) walking along +x at 1 m/s: arms and feet swing together; `bias` moves the left
+    """Positions [9, frames, 3] (m) walking along +x at 1 m/s: arms and feet swing together; `bias` moves the left
     hand.
     """
     rng = np.random.default_rng(seed)
@@ -98,14 +99,14 @@ def bundle():
         format=1, name="body", system="body", purpose="test", count=len(NAMES), agent_names=NAMES, limbs=LIMBS, dims=3,
         dt=DT, window=FRAMES, horizon=HORIZON, frame="body", velocity="backward_difference", scale=Scale(2.0, 4.0),
         edge_types=["none", "interaction"], max_hidden=0, hidden_sets=list(LIMBS), rounds=2,
-        ranges=Ranges([8, 8], [30.0, 1000.0], speed=8.0, extent=3.0), errors=errors,
+        ranges=Ranges([9, 9], [30.0, 1000.0], speed=8.0, extent=3.0), errors=errors,
         training=Training("", "", 0, [], {}, {}, "", {}), metrics={},
     )  # fmt: skip
     kernel = ResidualCarry(CarryKernel(1.0, 0.2, 2.0, 0.2, 0.2, 0.01, 0.05, 1e-4)).tensor()
     share = torch.tensor([[[0.0, 1.0, 3.0], [0.0, 0.0, 0.0]]] * len(LIMBS))
     arrays = {
         "linear": path.tensors(),
-        "carry": dict.fromkeys(LIMBS, kernel),
+        "carry": dict.fromkeys((*LIMBS, "core"), kernel),
         "refinement": {"gain": torch.full((6,), 0.01), "share": share},
         "ridge": ridges,
     }
@@ -159,12 +160,12 @@ def test_a_limb_never_seen_is_recovered_and_everything_is_finite(estimator):
     assert error(estimate, positions, 40) < 0.01 and error(estimate, positions, 40, "lelbow") < 0.01
     np.testing.assert_array_equal(estimate.positions[given.observed], given.positions[given.observed])
     forecast = estimate.forecast
-    assert forecast.positions.shape == (8, HORIZON, 3) and forecast.times[0] == pytest.approx(41 * DT)
+    assert forecast.positions.shape == (9, HORIZON, 3) and forecast.times[0] == pytest.approx(41 * DT)
     for array in (estimate.positions, estimate.velocities, estimate.covariance, estimate.position_95,
     estimate.adjacency,
                   forecast.positions, forecast.velocities, forecast.covariance):  # fmt: skip
         assert np.isfinite(array).all()
-    np.testing.assert_allclose(estimate.adjacency.sum(-1), 1 - np.eye(8), atol=1e-6)
+    np.testing.assert_allclose(estimate.adjacency.sum(-1), 1 - np.eye(9), atol=1e-6)
     assert estimate.reason[NAMES.index("lhand")].startswith("never seen") and estimate.reason[0] == ""
 
 
@@ -190,6 +191,18 @@ def test_what_the_linear_path_gets_wrong_is_carried_from_the_moment_of_loss(esti
     for end in range(43, 80, 2):  # long after the window in which it was last seen
         previous = estimator.estimate(window(positions, end, lost_at=40), previous)
     assert error(previous, positions, 79) < 0.02
+
+
+def test_a_joint_of_the_core_is_carried_too(estimator):
+    positions = walk(90, 115)
+    positions[2, :, 1] += 0.05  # the head is held to the left
+    assert error(estimator.estimate(window(positions, 40, -1, lost=("head",))), positions, 40, "head") > 0.04
+    previous = estimator.estimate(window(positions, 40))
+    for end in range(41, 80, 2):
+        previous = estimator.estimate(window(positions, end, lost_at=40, lost=("head",)), previous)
+        if end == 41:
+            assert error(previous, positions, 41, "head") < 0.005
+    assert error(previous, positions, 79, "head") < 0.02
 
 
 def test_a_limb_that_comes_back_in_part_keeps_what_is_seen(estimator):
@@ -221,7 +234,7 @@ def test_names_come_in_any_order(estimator):
     ("lost", "why"),
     [
         (("lhand", "rhand", "lfoot"), "joints of 3 limbs hidden, the bundle knows up to 2"),
-        (("pelvis",), "fewer than 3 joints of the core seen"),
+        (("pelvis", "neck"), "fewer than 3 joints of the core seen"),
     ],
 )
 def test_what_it_was_not_made_for_is_said_and_extrapolated(estimator, lost, why):
@@ -262,7 +275,7 @@ def test_the_fallback_goes_on_from_where_the_linear_path_was(estimator):
     given.positions[~given.observed] = np.nan
     after = estimator.estimate(given, before)
     assert after.reason[0].startswith("extrapolated: joints of 3 limbs")
-    centre = positions[[0, 1, 2, 6]].mean(0)  # of those seen in the newest frame
+    centre = positions[[0, 1, 2, 6, 8]].mean(0)  # of those seen in the newest frame
     hand = NAMES.index("lhand")
     expected = before.positions[hand, -1] + centre[63] - centre[60]
     np.testing.assert_allclose(after.positions[hand, -1], expected, atol=1e-6)
