@@ -36,10 +36,10 @@ BoolArray = NDArray[np.bool_]
 MOST_LIMBS = 2  # limbs that may be hidden at once
 EVIDENCE_SECONDS = 0.05  # spacing of the moments that the carry remembers
 MEMORY_SECONDS = 1.5  # how far back before a loss it remembers
-FALLBACK_GROWTH = 0.5  # m/s by which the deviation grows of what is carried along with the body
-FALLBACK_SECONDS = 1e6  # for ever: at constant velocity a foot would be off by a metre after a second
+FALLBACK_SECONDS = 1e12  # for ever: at constant velocity a foot would be off by a metre after a second
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
+FALLBACK = "fallback"  # error table of what the bundle was not made for, and start of the name of two more
 TWO = "two"  # and when a second limb is hidden too
 CORE = "core"  # name of the carry of the joints that belong to no limb
 SHARE = "share"  # array of how much of the predictors' refinement is used, by time since loss
@@ -121,9 +121,7 @@ class BodyEstimator:
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
         self.hsp_sa, self.hsp_sg = (quick_predictor(bundle.predictor(name)) for name in ("hsp_sa", "hsp_sg"))
-        self.fallback = MeanVisible(
-            horizon=max(config.horizon, 1), growth=FALLBACK_GROWTH, time_constant=FALLBACK_SECONDS
-        )
+        self.fallback = MeanVisible(horizon=config.horizon, time_constant=FALLBACK_SECONDS)
 
     def warm_up(self) -> None:
         """Complete made-up windows: nothing hidden, and each limb."""
@@ -213,6 +211,10 @@ class BodyEstimator:
         estimate = self.fallback.estimate(_seen_in(window, previous))
         estimate.internal = previous.internal if previous is not None else None  # for when the window is fit again
         estimate.reason = [f"extrapolated: {why}"] * len(window.names)
+        errors, since = self.bundle.config.errors, time_since_seen(window)
+        never = np.isinf(since).all(1)
+        deviations = np.where(never[:, None], errors[f"{FALLBACK}_{UNSEEN}"].at(since), errors[FALLBACK].at(since))
+        self._deviate(estimate, deviations, f"{FALLBACK}_forecast")
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -359,41 +361,52 @@ class BodyEstimator:
     ) -> Estimate:
         back = np.argsort(order)
         positions = np.where(window.observed[..., None], window.positions, frame.to_world(filled)[back])
-        width, radius = self._deviations(since, window.observed[order])
-        horizon = self.bundle.config.horizon
-        later = window.times[-1] + np.arange(1, horizon + 1) * window.dt
-        growth, _ = self.bundle.config.errors["forecast"].at(later - window.times[-1])
-        eye = np.eye(3)
+        later = window.times[-1] + np.arange(1, self.bundle.config.horizon + 1) * window.dt
         velocities = backward_difference(positions, window.dt)
         velocities = np.where(np.isfinite(window.velocities), window.velocities, velocities)
         never = ~np.isfinite(window.last_seen)
-        return Estimate(
+        estimate = Estimate(
             names=window.names,
             times=window.times,
             positions=positions,
             velocities=velocities,
-            covariance=(np.square(width)[..., None, None] * eye)[back],
-            position_95=radius[back],
+            covariance=np.zeros((*window.observed.shape, 3, 3)),
+            position_95=np.zeros(window.observed.shape),
             observed=window.observed,
             adjacency=graph[np.ix_(back, back)],
             forecast=Forecast(
                 times=later,
                 positions=frame.to_world(ahead[..., :3])[back],
                 velocities=frame.turn_to_world(ahead[..., 3:])[back],
-                covariance=((np.square(width[:, -1:]) + np.square(growth))[..., None, None] * eye)[back],
+                covariance=np.zeros((len(order), len(later), 3, 3)),
             ),
             rounds=rounds,
             change=change,
-            ms=(time.perf_counter() - began) * 1e3,
+            ms=0.0,
             reason=[
                 "" if seen else "never seen: from the other joints alone" if unknown else ""
                 for seen, unknown in zip(window.observed[:, -1], never, strict=True)
             ],
             internal=memory,
         )
+        self._deviate(estimate, self._deviations(since, window.observed[order])[:, back], "forecast")
+        estimate.ms = (time.perf_counter() - began) * 1e3
+        return estimate
 
-    def _deviations(self, since: FloatArray, observed: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """68 % half-width per axis and 95 % radius (m) ``[A, T]`` by time since each joint was seen ``[A, T]`` (s;
+    def _deviate(self, estimate: Estimate, deviations: FloatArray, forecast: str) -> None:
+        """Deviations ``[2, A, T]`` (m) where nothing was observed: 68 % half-width per axis, 95 % radius; and the
+        forecast's, from a table of errors by seconds ahead.
+        """
+        seen = np.array([OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION])[:, None, None]
+        width, estimate.position_95 = np.where(estimate.observed, seen, deviations)
+        ahead = estimate.forecast.times - estimate.times[-1]
+        later, _ = self.bundle.config.errors[forecast].at(ahead)
+        eye = np.eye(estimate.positions.shape[-1])
+        estimate.covariance = np.square(width)[..., None, None] * eye
+        estimate.forecast.covariance = (np.square(width[:, -1:]) + np.square(later))[..., None, None] * eye
+
+    def _deviations(self, since: FloatArray, observed: BoolArray) -> FloatArray:
+        """68 % half-width per axis and 95 % radius (m) ``[2, A, T]`` by time since each joint was seen ``[A, T]`` (s;
         infinite: never).
         """
         errors = self.bundle.config.errors
@@ -408,8 +421,7 @@ class BodyEstimator:
                 two = errors[f"{name}_{TWO}"]
                 width[row] *= max(1.0, two.half_width[0] / unseen.half_width[0])
                 radius[row] *= max(1.0, two.radius[0] / unseen.radius[0])
-        width[observed], radius[observed] = OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION
-        return width, radius
+        return np.stack([width, radius])
 
     def _made_up_window(self, hidden: Sequence[int] | NDArray[np.int64]) -> Window:
         """The template walking along x, with some joints out of sight."""

@@ -17,7 +17,7 @@ def describe(path: Path) -> str:
     sections = [
         (f"{config.name}: {config.purpose}", _rows(_purpose(config))),
         (
-            "Ranges that training has seen (input beyond them is continued at constant velocity, and said)",
+            f"Ranges that training has seen (beyond them {_beyond(config)}, and the reason says so)",
             _rows(_ranges(config)),
         ),
         (f"Holds {size:.1f} MB", _rows(_modules(bundle.networks, config))),
@@ -26,6 +26,12 @@ def describe(path: Path) -> str:
         ("Measured", _metrics(config.metrics)),
     ]
     return "\n\n".join("\n".join([head, *body]) for head, body in sections if body)
+
+
+def _beyond(config: BundleConfig) -> str:
+    if config.frame == "body":
+        return "joints keep their place beside those still seen"
+    return "agents go on at constant velocity"
 
 
 def _purpose(config: BundleConfig) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ along.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,17 @@ import torch
 
 from siha_ros.body_baselines import ridge_estimators
 from siha_ros.body_estimator import BodyEstimator
+from siha_ros.bundle_info import describe
 from siha_ros.model.body_frame import BodyFrame, BodyTemplate
 from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry, WindowRidge
-from siha_ros.model.bundle import Bundle, BundleConfig, ErrorTable, Ranges, Training
+from siha_ros.model.bundle import (
+    Bundle,
+    BundleConfig,
+    ErrorTable,
+    Ranges,
+    Training,
+    save_bundle,
+)
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
@@ -93,6 +102,11 @@ def bundle():
     table = ErrorTable([0.05, 1.0], [0.01, 0.02], [0.02, 0.05])
     twice = ErrorTable([0.05], [0.02], [0.06])
     errors = {f"{name}{end}": table for name in NAMES for end in ("", "_unseen")} | {"forecast": table}
+    errors |= {
+        "fallback": ErrorTable([0.1, 1.1], [0.1, 0.2], [0.3, 0.5]),
+        "fallback_unseen": ErrorTable([0.1], [0.4], [1.1]),
+        "fallback_forecast": ErrorTable([0.1], [0.06], [0.2]),
+    }
     errors |= {f"{name}_two": twice for name in NAMES}
     hsp = HSPConfig(FRAMES, 6, hidden=2, width=16, identities=len(NAMES))
     config = BundleConfig(
@@ -262,7 +276,7 @@ def test_three_limbs_keep_their_place_for_longer_than_a_window(estimator):
     for name in lost:
         row = NAMES.index(name)
         expected = positions[row, 40] + centre[99] - centre[40]
-        np.testing.assert_allclose(previous.positions[row, -1], expected, atol=1e-6)
+        np.testing.assert_allclose(previous.positions[row, -1], expected, atol=1e-9)
 
 
 def test_the_fallback_goes_on_from_where_the_linear_path_was(estimator):
@@ -278,7 +292,7 @@ def test_the_fallback_goes_on_from_where_the_linear_path_was(estimator):
     centre = positions[[0, 1, 2, 6, 8]].mean(0)  # of those seen in the newest frame
     hand = NAMES.index("lhand")
     expected = before.positions[hand, -1] + centre[63] - centre[60]
-    np.testing.assert_allclose(after.positions[hand, -1], expected, atol=1e-6)
+    np.testing.assert_allclose(after.positions[hand, -1], expected, atol=1e-9)
 
 
 def test_one_unfit_window_does_not_wipe_what_is_carried(estimator):
@@ -321,6 +335,20 @@ def test_deviations_are_those_of_the_tables(estimator):
     assert (ahead > np.interp(HORIZON * DT, [0.05, 1.0], [0.01, 0.02])).all()
 
 
+def test_deviations_beyond_the_bundle_have_a_table_of_their_own(estimator):
+    positions = walk(120, 116)
+    lost = ("lhand", "rhand", "lfoot")
+    estimate = estimator.estimate(window(positions, 70, lost_at=70 - 18, lost=lost))  # 0.6 s, longer than the window
+    for name, half_width, radius in (("lhand", 0.15, 0.4), ("head", 0.002, 0.0056)):
+        row = NAMES.index(name)
+        np.testing.assert_allclose(estimate.covariance[row, -1], half_width**2 * np.eye(3), atol=1e-12)
+        assert estimate.position_95[row, -1] == pytest.approx(radius)
+        ahead = half_width**2 + 0.06**2
+        np.testing.assert_allclose(estimate.forecast.covariance[row, -1], ahead * np.eye(3), atol=1e-12)
+    never = estimator.estimate(window(positions, 70, lost_at=-1, lost=lost))
+    assert never.position_95[NAMES.index("lfoot"), -1] == pytest.approx(1.1)
+
+
 def test_deviations_grow_when_a_second_limb_is_hidden(estimator):
     positions = walk(60, 109)
     one = estimator.estimate(window(positions, 40, lost_at=38))
@@ -346,6 +374,11 @@ def test_the_change_is_how_far_the_last_round_moved_the_joints(bundle, monkeypat
         moved = np.linalg.norm((after.positions - before.positions)[hand], axis=-1).max()
         assert after.change == pytest.approx(moved, rel=1e-3) and moved > 1e-7
     assert done[0].change == 0.0
+
+
+def test_bundle_info_says_what_happens_beyond_the_ranges(bundle, tmp_path):
+    save_bundle(tmp_path / "whole", *copy.deepcopy((bundle.config, bundle.networks, bundle.arrays)))
+    assert "beyond them joints keep their place beside those still seen" in describe(tmp_path / "whole")
 
 
 def test_warm_up_runs_every_limb(estimator):

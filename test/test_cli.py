@@ -82,6 +82,7 @@ def test_bundle_info_tells_what_it_holds(capsys, bundle):
         "small_team: tests",
         "7, alike",
         "any, up to 2",
+        "beyond them agents go on at constant velocity",
         "hsp_sg_2",
         "accuracy 50",
         "siha",
