@@ -23,7 +23,7 @@ from siha_ros.baselines import MeanVisible
 from siha_ros.estimator import OWN_FRAME_DEVIATION, time_since_seen
 from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
-from siha_ros.model.bundle import Bundle
+from siha_ros.model.bundle import Bundle, BundleError
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import Refinement
@@ -104,6 +104,7 @@ class BodyEstimator:
     """
 
     def __init__(self, bundle: Bundle, device: torch.device, refine: bool = True, rounds: int | None = None):
+        _check(bundle)
         self.bundle, self.device, self.refine = bundle, device, refine
         self.rounds = bundle.config.rounds if rounds is None else rounds
         for network in bundle.networks.values():
@@ -461,3 +462,72 @@ def _seen_in(window: Window, previous: Estimate | None) -> Window:
         last_seen=np.where(missed, then, window.last_seen),
         last_position=np.where(missed[:, None], previous.positions[:, -1], window.last_position),
     )
+
+
+def _check(bundle: Bundle) -> None:
+    """Raises BundleError, in one line, where a bundle does not hold what a body needs."""
+    config, file = bundle.config, bundle.path / "bundle.yaml"
+    names, count, frames = config.agent_names, config.count, config.window
+    inside = [joint for limb in config.limbs.values() for joint in limb]
+    core = [row for row, name in enumerate(names) if name not in inside]
+    for fine, key, expected in (
+        (config.dims == 3, "dims", "3"),
+        (config.velocity == "backward_difference", "velocity", "backward_difference"),
+        (bool(names), "agent_names", "a name for every joint"),
+        (all(config.limbs.values()) and len(inside) == len(set(inside)) > 0, "limbs", "limbs that share no joint"),
+        (len(core) >= CORE_MINIMUM, "limbs", f"at least {CORE_MINIMUM} joints that are in none"),
+    ):
+        if not fine:
+            raise BundleError(f"{file}: {key}: expected {expected}")
+    endings = ("", f"_{UNSEEN}", "_forecast")
+    tables = [f"{name}{end}" for name in names for end in endings[:2]] + [f"{FALLBACK}{end}" for end in endings]
+    for table in (*tables, "forecast"):
+        if table not in config.errors:
+            raise BundleError(f"{file}: errors: table {table!r} is missing")
+    nri, largest = bundle.nri().config, max(len(limb) for limb in config.limbs.values())
+    shapes = {(nri.frames, nri.features)}
+    for name in ("hsp_sa", "hsp_sg"):
+        predictor = bundle.predictor(name).config
+        shapes.add((predictor.frames, predictor.features))
+        if predictor.identities != count or predictor.hidden < largest:
+            raise BundleError(f"{file}: modules.{name}: expected identities {count} and hidden {largest} or more")
+    if shapes != {(frames, 6)}:
+        raise BundleError(f"{file}: modules are not of {frames} frames and 6 features")
+
+    def expect(module: str, name: str, *shape: int | None, positive: bool = False) -> Tensor:
+        """A tensor of this shape (None: any length above 0)."""
+        tensor = bundle.arrays.get(module, {}).get(name)
+        where = f"{bundle.path / module}.safetensors: {name}"
+        wanted = " x ".join("any" if size is None else str(size) for size in shape) + " numbers"
+        if tensor is None:
+            raise BundleError(f"{where} is missing, expected {wanted}")
+        same = len(tensor.shape) == len(shape) and tensor.numel() > 0
+        if not same or any(size not in (None, given) for size, given in zip(shape, tensor.shape, strict=True)):
+            raise BundleError(f"{where}: expected {wanted}, got {tuple(tensor.shape)}")
+        if positive and not bool((tensor > 0).all()):
+            raise BundleError(f"{where}: expected numbers above 0")
+        return tensor
+
+    expect("linear", "template_pose", count, 3)
+    expect("linear", "template_travel", 1)
+    expect("linear", "template_covariance", 2, count + 1, count + 1)
+    expect("linear", "pose_mean", 3 * count)
+    expect("linear", "pose_axes", None, 3 * count)
+    if expect("linear", "core", None).tolist() != core:
+        raise BundleError(f"{bundle.path / 'linear.safetensors'}: core: expected the joints of no limb, {core}")
+    for ridge, reach in (("long", frames), ("short", None)):
+        basis = expect("linear", f"{ridge}_basis", reach, None)
+        features = (count + 1) * 3 * (basis.shape[1] + 2)
+        expect("linear", f"{ridge}_mean", features)
+        expect("linear", f"{ridge}_factor", None, features)
+        expect("linear", f"{ridge}_penalty", count, positive=True)
+    if not 2 <= len(basis) < frames:
+        raise BundleError(f"{bundle.path / 'linear.safetensors'}: short_basis: expected 2 to {frames - 1} frames")
+    for group in (*config.limbs, CORE):
+        expect("carry", group, 8, positive=True)
+    expect("refinement", "gain", 6)
+    seconds, share = expect("refinement", SHARE, len(config.limbs), 2, None).unbind(1)
+    if bool((seconds.diff() <= 0).any()) or bool((share < 0).any()) or bool((share > 1).any()):
+        raise BundleError(
+            f"{bundle.path / 'refinement.safetensors'}: {SHARE}: expected ascending seconds, and shares of 0 to 1"
+        )

@@ -15,14 +15,17 @@ import torch
 from siha_ros.body_baselines import ridge_estimators
 from siha_ros.body_estimator import BodyEstimator
 from siha_ros.bundle_info import describe
+from siha_ros.estimator import load_estimator
 from siha_ros.model.body_frame import BodyFrame, BodyTemplate
 from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry, WindowRidge
 from siha_ros.model.bundle import (
     Bundle,
     BundleConfig,
+    BundleError,
     ErrorTable,
     Ranges,
     Training,
+    load_bundle,
     save_bundle,
 )
 from siha_ros.model.frame import Scale
@@ -376,8 +379,48 @@ def test_the_change_is_how_far_the_last_round_moved_the_joints(bundle, monkeypat
     assert done[0].change == 0.0
 
 
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda c, n, a: c.errors.pop("lhand_unseen"), "bundle.yaml: errors: table 'lhand_unseen' is missing"),
+        (lambda c, n, a: c.errors.pop("fallback"), "errors: table 'fallback' is missing"),
+        (lambda c, n, a: c.errors.pop("forecast"), "errors: table 'forecast' is missing"),
+        (lambda c, n, a: a.pop("carry"), "carry.safetensors: left_arm is missing, expected 8 numbers"),
+        (lambda c, n, a: a["carry"].pop("core"), "carry.safetensors: core is missing, expected 8 numbers"),
+        (
+            lambda c, n, a: a["carry"].update(left_leg=torch.zeros(8)),
+            "carry.safetensors: left_leg: expected numbers above 0",
+        ),
+        (lambda c, n, a: a.pop("linear"), "linear.safetensors: template_pose is missing, expected 9 x 3 numbers"),
+        (lambda c, n, a: a["linear"].pop("short_mean"), "linear.safetensors: short_mean is missing"),
+        (
+            lambda c, n, a: a["linear"].update(pose_axes=torch.zeros(3, 7)),
+            "linear.safetensors: pose_axes: expected any x 27 numbers, got (3, 7)",
+        ),
+        (lambda c, n, a: a["linear"]["core"].add_(1), "core: expected the joints of no limb, [0, 1, 2, 8]"),
+        (lambda c, n, a: a.pop("refinement"), "refinement.safetensors: gain is missing, expected 6 numbers"),
+        (lambda c, n, a: a["refinement"]["share"].add_(2), "share: expected ascending seconds, and shares of 0 to 1"),
+        (lambda c, n, a: n.pop("hsp_sg"), "expected hsp_sg of kind hsp"),
+        (lambda c, n, a: n.pop("nri"), "expected nri of kind nri"),
+        (lambda c, n, a: setattr(c, "window", 30), "modules are not of 30 frames and 6 features"),
+        (lambda c, n, a: setattr(c, "limbs", {}), "bundle.yaml: limbs: expected limbs that share no joint"),
+        (lambda c, n, a: setattr(c, "dims", 2), "bundle.yaml: dims: expected 3"),
+    ],
+)
+def test_a_bundle_that_lacks_what_a_body_needs_is_one_line(bundle, tmp_path, edit, said):
+    parts = copy.deepcopy((bundle.config, bundle.networks, bundle.arrays))
+    parts[0].hidden_sets = []
+    edit(*parts)
+    save_bundle(tmp_path / "short", *parts)
+    load_bundle(tmp_path / "short")
+    with pytest.raises(BundleError) as caught:
+        load_estimator(tmp_path / "short", "cpu")
+    assert said in str(caught.value) and "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
 def test_bundle_info_says_what_happens_beyond_the_ranges(bundle, tmp_path):
     save_bundle(tmp_path / "whole", *copy.deepcopy((bundle.config, bundle.networks, bundle.arrays)))
+    load_estimator(tmp_path / "whole", "cpu")
     assert "beyond them joints keep their place beside those still seen" in describe(tmp_path / "whole")
 
 
