@@ -20,6 +20,7 @@ from offline_training.datasets.body import FRAMES, TEST, Walk, walks
 from offline_training.datasets.body_states import BodyWindows, gather
 from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.experiments.body_linear import evaluate
+from offline_training.stages.calibration import calibrated_table
 from offline_training.stages.limb_predictors import (
     Limb,
     measure_gain,
@@ -31,7 +32,8 @@ from offline_training.stages.linear_path import Completion, Episodes, LinearFit,
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
-from siha_ros.body_estimator import SHARE, TWO, UNSEEN
+from siha_ros.body_estimator import CORE, FALLBACK, SHARE, TWO, UNSEEN
+from siha_ros.model.body_linear import ResidualCarry
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, save_bundle
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
@@ -82,7 +84,8 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
         for limb in fit.limbs
     }
     share = measure_share(fit, checks, added)
-    errors = measure_errors(fit, checks, added, share) | {"forecast": forecast_errors(fit, networks, unit)}
+    errors = measure_errors(fit, checks, added, share) | fallback_errors(fit)
+    errors["forecast"] = forecast_errors(fit, networks, unit)
     rows = stage_rows(work)
     plot_curves(work)
     test = walks(trials, TEST)
@@ -127,7 +130,7 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
     )
     arrays = {
         "linear": fit.path.tensors(),
-        "carry": {limb: carry.tensor() for limb, carry in fit.carries.items()},
+        "carry": {group: carry.tensor() for group, carry in carries(fit).items()},
         "refinement": {"gain": networks.gain, SHARE: share},
         "ridge": {
             f"{kind}.{limb}.{key}": tensor
@@ -277,33 +280,88 @@ def best_share(left: FloatArray, new: FloatArray) -> float:
 def measure_errors(
     fit: LinearFit, checks: dict[str, list[Completion]], added: dict[str, list[FloatArray]], share: Tensor
 ) -> dict[str, ErrorTable]:
-    """Error tables from validation walks: of each joint by time since its loss (NAME), never seen (NAME_unseen), with
-    another limb hidden too (NAME_two)."""
+    """Error tables of walks that nothing was fitted to: of each joint by time since its loss (NAME), never seen
+    (NAME_unseen), with another limb hidden too (NAME_two).
+
+    Of limbs the training walks count beside the validation walks: out of fold, and without the networks, which know
+    them. Three trials alone say too little of the next one.
+    """
     tables: dict[str, ErrorTable] = {}
     for number, (limb, completions) in enumerate(checks.items()):
-        hidden = fit.limbs[limb]
-        lost = episodes(completions, AGES, 2, fit.dt)
-        new = _newest(added[limb], lost)
-        seconds = lost.since.astype(np.float64) * fit.dt
-        weight = np.interp(seconds, *share[number].double().numpy())[:, None, None]
-        left = lost.target - lost.carried(fit.carries[limb], fit.dt) - weight * new
-        never = np.concatenate([done.errors for done in completions])
-        never = never - float(share[number, 1, -1]) * np.concatenate(added[limb])
-        for row, joint in enumerate(hidden):
-            tables[fit.names[joint]] = error_table(seconds, left[:, row], TABLE_SECONDS)
-            tables[f"{fit.names[joint]}_{UNSEEN}"] = error_table(*_flat(never[:, row]), TABLE_SECONDS[:1])
+        lost = episodes(completions, AGES, 6, fit.dt)
+        seconds, left, trials = after_losses(fit, completions, limb, lost)
+        left -= np.interp(seconds, *share[number].double().numpy())[:, None, None] * _newest(added[limb], lost)
+        folds = after_losses(fit, fit.completions[limb], limb, episodes(fit.completions[limb], AGES, 12, fit.dt))
+        seconds, left, trials = (np.concatenate(pair) for pair in zip((seconds, left, trials), folds, strict=True))
+        whole = [
+            replace(done, errors=done.errors - float(share[number, 1, -1]) * new)
+            for done, new in zip(completions, added[limb], strict=True)
+        ]
+        for row, joint in enumerate(fit.limbs[limb]):
+            name = fit.names[joint]
+            tables[name] = calibrated_table(seconds, left[:, row], trials, TABLE_SECONDS)
+            tables[f"{name}_{UNSEEN}"] = _unseen_table([*whole, *fit.completions[limb]], row, step=12)
     for joint in fit.path.template.core:
-        alone = [complete_walk(walk, fit.path, np.array([joint])).errors[:, 0] for walk in fit.validation]
-        table = error_table(*_flat(np.concatenate(alone)), TABLE_SECONDS[:1])
-        tables[fit.names[joint]] = tables[f"{fit.names[joint]}_{UNSEEN}"] = table
+        name = fit.names[joint]
+        alone = [complete_walk(walk, fit.path, np.array([joint])) for walk in fit.validation]
+        seconds, left, trials = after_losses(fit, alone, CORE, episodes(alone, AGES, 6, fit.dt))
+        tables[name] = calibrated_table(seconds, left[:, 0], trials, TABLE_SECONDS)
+        tables[f"{name}_{UNSEEN}"] = _unseen_table(alone, 0, step=12)
     for pair in combinations(fit.limbs, 2):
         both = np.concatenate([fit.limbs[limb] for limb in pair])
-        errors = np.concatenate([complete_walk(walk, fit.path, both).errors for walk in fit.validation])
+        together = [complete_walk(walk, fit.path, both, step=12) for walk in fit.validation]
         for row, joint in enumerate(both):
             name = f"{fit.names[joint]}_{TWO}"
-            table = error_table(*_flat(errors[:, row]), TABLE_SECONDS[:1])
+            table = _unseen_table(together, row, step=1)
             if name not in tables or table.radius[0] > tables[name].radius[0]:
                 tables[name] = table
+    return tables
+
+
+def after_losses(
+    fit: LinearFit, completions: list[Completion], group: str, lost: Episodes
+) -> tuple[FloatArray, FloatArray, NDArray]:
+    """Of episodes of completions: seconds since the loss [E], errors [E, H, 3] (m) of linear path and carry, trials."""
+    left = lost.target - lost.carried(carries(fit)[group], fit.dt)
+    return lost.since.astype(np.float64) * fit.dt, left, _trials(completions)[lost.walk]
+
+
+def carries(fit: LinearFit) -> dict[str, ResidualCarry]:
+    """Of the limbs, and the legs' for the joints of the core: on validation walks it fades before it does harm there,
+    which the arms' does not.
+    """
+    return fit.carries | {CORE: fit.carries["left_leg"]}
+
+
+def fallback_errors(fit: LinearFit) -> dict[str, ErrorTable]:
+    """Tables of what the bundle was not made for, measured with three limbs lost, on all trials: nothing is fitted.
+
+    By time since the loss, of joints that keep their place beside the mean of the joints still seen; of joints never
+    seen, which are put at that mean; and of the forecast at constant velocity, by seconds ahead.
+    """
+    walked = [*fit.validation, *(walk for walk in fit.training if not walk.mirrored)]
+    lost, never, ahead = [], [], []
+    for walk in walked:
+        for kept in fit.limbs:
+            gone = np.concatenate([joints for limb, joints in fit.limbs.items() if limb != kept])
+            place = walk.positions[gone] - np.delete(walk.positions, gone, 0).mean(0)
+            never.append((walk, 0, place[:, ::18]))
+            lost += [(walk, age, (place[:, age:] - place[:, :-age])[:, ::18]) for age in AGES]
+        steps = np.diff(walk.positions, axis=1)
+        for age in range(1, HORIZON + 1, 3):
+            error = walk.positions[:, 1 + age :] - walk.positions[:, 1:-age] - age * steps[:, :-age]
+            ahead.append((walk, age, error[:, ::18]))
+    tables = {}
+    for name, parts, places in (
+        (FALLBACK, lost, TABLE_SECONDS),
+        (f"{FALLBACK}_{UNSEEN}", never, TABLE_SECONDS[:1]),
+        (f"{FALLBACK}_forecast", ahead, TABLE_SECONDS[:6]),
+    ):
+        counts = [error[..., 0].size for _, _, error in parts]
+        seconds = np.repeat([max(age, 1) * fit.dt for _, age, _ in parts], counts)
+        trials = np.repeat([walk.trial for walk, _, _ in parts], counts)
+        errors = np.concatenate([error.reshape(-1, 3) for _, _, error in parts])
+        tables[name] = calibrated_table(seconds, errors, trials, places)
     return tables
 
 
@@ -312,10 +370,15 @@ def _newest(arrays: list[FloatArray], lost: Episodes) -> FloatArray:
     return np.stack([arrays[walk][window][:, -1] for walk, window in zip(lost.walk, lost.window, strict=True)])
 
 
-def _flat(errors: NDArray) -> tuple[FloatArray, FloatArray]:
-    """Errors [N, T, 3] as rows [n, 3] of one time that falls into a table's first place."""
-    rows = np.asarray(errors, np.float64).reshape(-1, 3)
-    return np.full(len(rows), TABLE_SECONDS[0]), rows
+def _trials(completions: list[Completion]) -> NDArray:
+    return np.array([done.trial for done in completions])
+
+
+def _unseen_table(completions: list[Completion], row: int, step: int) -> ErrorTable:
+    """Of one hidden joint in all frames of every so many windows: a table of one time."""
+    errors = [done.errors[::step, row].reshape(-1, 3).astype(np.float64) for done in completions]
+    trials = np.repeat(_trials(completions), [len(part) for part in errors])
+    return calibrated_table(np.full(len(trials), TABLE_SECONDS[0]), np.concatenate(errors), trials, TABLE_SECONDS[:1])
 
 
 @torch.no_grad()

@@ -163,9 +163,9 @@ class Completion:
     poses: NDArray[np.float32]
 
 
-def complete_walk(walk: Walk, path: LinearPath, hidden: NDArray[np.int64]) -> Completion:
-    """Hide joints in every window of a walk and complete them."""
-    windows = body_windows(walk, path.template)
+def complete_walk(walk: Walk, path: LinearPath, hidden: NDArray[np.int64], step: int = 1) -> Completion:
+    """Hide joints in every ``step``-th window of a walk and complete them."""
+    windows = body_windows(walk, path.template, step)
     visible = ~np.isin(np.arange(path.agents), hidden)
     found = path.complete(windows, visible)
     errors = windows[:, hidden] - found[:, hidden]
