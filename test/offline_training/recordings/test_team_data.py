@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from offline_training.recordings.recording import RecordingError, Track, from_tracks
+from offline_training.recordings.recording import ReadOptions, RecordingError, Track, from_tracks, read_recordings
 from offline_training.recordings.team_data import infer, losses, measure_scale, split, team_windows
 from siha_ros.model.frame import Scale
 
@@ -100,3 +100,37 @@ def test_losses_have_a_lead_in_and_the_truth():
         apart = np.linalg.norm(np.diff(run.positions, axis=1), axis=-1)
         assert apart.max() < 0.1 * (0.5 + 0.3) * 1.01  # nobody jumps
     assert losses([grid.part(0, 90) for grid in grids], spec, 1, 5, seed=0) == []
+
+
+# data of others, where it is at hand
+
+
+@pytest.mark.data
+def test_real_chains_are_split_by_recording(shared_data):
+    options = ReadOptions(rate=12, unit=1 / 300, agents=["H", "F1", "F2", "F3", "T"])
+    spec, grids = infer(read_recordings(shared_data / "retlo" / "5Robots", options))
+    assert (spec.agents, spec.dims, spec.window, spec.hidden_counts) == (5, 2, 50, (1, 2))
+    assert spec.rate == pytest.approx(12) and spec.dt == 0.1
+    parts = split(grids, spec)
+    assert parts.how == "by recording: 4 train, 1 validate, 1 test"
+    data = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0)
+    assert len(data) > 10_000 and data.known is None
+    scale, _, speed = measure_scale(data, spec)
+    assert 0.2 < scale.position < 2.0 and speed > 1.0  # tracking faults: jumps of over 10 cm in 1/12 s
+    assert len(losses(parts.test, spec, 2, 20, seed=0)) == 20
+
+
+@pytest.mark.data
+def test_a_real_crowd(shared_data):
+    """People who come and go, 2.5 frames a second: a smaller team and a shorter window than the usual."""
+    rows = np.loadtxt(shared_data / "pedestrians" / "ucy_zara01" / "obsmat.txt")
+    tracks = {
+        str(int(person)): Track(rows[rows[:, 1] == person, 0] / 25, rows[rows[:, 1] == person][:, [2, 4]])
+        for person in np.unique(rows[:, 1])
+    }
+    spec, grids = infer([from_tracks(tracks, "zara")])
+    assert spec.rate == pytest.approx(2.5) and spec.dt == pytest.approx(0.4)
+    assert (spec.window, spec.agents) == (20, 4) and spec.hidden_counts == (1,)
+    data = team_windows(split(grids, spec).training, spec, Scale(1.0, 1.0), future=0)
+    assert len(data) > 100 and torch.isfinite(data.positions).all()
+    assert 1.0 < measure_scale(data, spec)[0].velocity < 4.0  # m/s within the team: some walk the other way
