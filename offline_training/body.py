@@ -334,13 +334,15 @@ def carries(fit: LinearFit) -> dict[str, ResidualCarry]:
 
 
 def fallback_errors(fit: LinearFit) -> dict[str, ErrorTable]:
-    """Tables of what the bundle was not made for, measured with three limbs lost, on all trials: nothing is fitted.
+    """Tables of what the bundle was not made for, measured with three limbs lost; nothing is fitted, so training counts.
 
     By time since the loss, of joints that keep their place beside the mean of the joints still seen; of joints never
     seen, which are put at that mean; and of the forecast at constant velocity, by seconds ahead.
     """
     walked = [*fit.validation, *(walk for walk in fit.training if not walk.mirrored)]
-    lost, never, ahead = [], [], []
+    lost: list[tuple[Walk, int, FloatArray]] = []
+    never: list[tuple[Walk, int, FloatArray]] = []
+    ahead: list[tuple[Walk, int, FloatArray]] = []
     for walk in walked:
         for kept in fit.limbs:
             gone = np.concatenate([joints for limb, joints in fit.limbs.items() if limb != kept])
