@@ -589,7 +589,9 @@ class TeamEstimator:
             rows = [row for row, name in enumerate(tables) if name == table]
             spread = None if estimate.spread is None else estimate.spread[rows]
             width[rows], radius[rows] = errors[table].at(since[rows], table == "constant_velocity", spread)
-        width[window.observed], radius[window.observed] = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
+        least = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
+        width, radius = np.maximum(width, least[0]), np.maximum(radius, least[1])  # none is better than what is seen
+        width[window.observed], radius[window.observed] = least
         bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
         width[bridged], radius[bridged] = errors["constant_velocity"].at(
             (window.times - window.last_seen[:, None])[bridged], growing=True
