@@ -334,7 +334,7 @@ def carries(fit: LinearFit) -> dict[str, ResidualCarry]:
 
 
 def fallback_errors(fit: LinearFit) -> dict[str, ErrorTable]:
-    """Tables of what the bundle was not made for, measured with three limbs lost; nothing is fitted, so training counts.
+    """Tables of what the bundle was not made for, measured with three limbs lost; nothing is fitted here.
 
     By time since the loss, of joints that keep their place beside the mean of the joints still seen; of joints never
     seen, which are put at that mean; and of the forecast at constant velocity, by seconds ahead.
