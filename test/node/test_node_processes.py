@@ -125,6 +125,17 @@ def test_row_17_18_device_and_bundle_faults_are_one_line_and_configure_can_be_tr
     wait_until(lambda: node.diagnostic("node").get("level") in ("0", "1"), 3.0, "the error is gone")
 
 
+def test_input_that_the_bundle_was_not_made_for_is_a_warning_also_while_all_are_seen(start, play, real_bundle):
+    play(Team, ["s0", "s1", "s2", "s3", "s4"])
+    node = start(command=("-m", "siha_ros.node"), autostart=False)
+    node.set("bundle", str(real_bundle))
+    assert node.change("configure") and node.change("activate")
+    line = "extrapolated: 5 agents, the bundle knows 7"
+    wait_until(lambda: line in node.diagnostic("model").get("message", ""), 15.0, f"a warning; log:\n{node.log}")
+    assert node.diagnostic("model")["level"] == "1" and node.diagnostic("agents")["message"] == "all 5 seen"
+    assert all(state.status in SEEN and line in state.reason for state in node.latest().values())
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_row_20_signals_while_busy(start, play, number):
     play(Team, ["h0", "h1", "h2"])
