@@ -418,7 +418,7 @@ def test_deviation_grows_with_the_time_since_the_loss(case):
     table = case.estimator.bundle.config.errors["siha"]
     since = times[-1] - estimates[-1].times[estimates[-1].observed[1]][-1] if estimates[-1].observed[1].any() else None
     if since is not None:
-        assert radius[-1] == pytest.approx(table.at(np.array([since]))[1][0])
+        assert radius[-1] == pytest.approx(table.at(np.array([since]), spread=estimates[-1].spread[1, -1:])[1][0])
     variance = np.array([np.trace(estimate.covariance[1, -1]) for estimate in estimates])
     assert (np.diff(variance) >= 0).all()
     ahead = np.trace(estimates[-1].forecast.covariance, axis1=-2, axis2=-1)
