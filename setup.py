@@ -38,7 +38,7 @@ setup(
         "matplotlib>=3.6",
         "rich>=13.0",
         "tqdm>=4.60",
-        "rosbags>=0.10",
+        "rosbags>=0.11",
     ],
     extras_require={
         "viewer": ["viser>=1.1"],
