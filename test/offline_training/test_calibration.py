@@ -33,9 +33,9 @@ def test_it_holds_on_the_next_trials_where_trials_differ():
         _, next_errors, _ = moments(8, 1000 + seed, spread=0.6)
         plain.append(inside(error_table(seconds, errors, (0.5,)), next_errors))
         calibrated.append(inside(calibrated_table(seconds, errors, trials, (0.5,)), next_errors))
-    assert np.mean(plain, 0)[1] < 0.90
-    assert np.mean(calibrated, 0)[1] == pytest.approx(0.95, abs=0.02)
-    assert np.mean(calibrated, 0)[0] == pytest.approx(0.6827, abs=0.03)
+    short, left = (0.95 - np.mean(held, 0)[1] for held in (plain, calibrated))
+    assert short > 0.05 and abs(left) < short / 2  # four trials cannot tell all of it
+    assert np.mean(calibrated, 0)[0] == pytest.approx(0.6827, abs=0.015)
 
 
 def test_trials_that_are_alike_need_no_stretch():
@@ -58,5 +58,5 @@ def test_the_fallback_is_wrong_by_how_far_joints_move_beside_the_others():
     assert drift * 0.015 <= radius[0] <= drift * 0.04
     assert drift * 0.4 <= radius[1] <= drift * 0.63  # what falls into that place
     assert drift * 1.3 <= radius[2] <= drift * 1.51
-    assert tables["fallback_unseen"].radius[0] == pytest.approx(drift * 185 * dt, rel=0.06)
+    assert tables["fallback_unseen"].radius[0] == pytest.approx(drift * 198 * dt)  # the last of twelve moments
     assert tables["fallback_forecast"].radius[-1] == pytest.approx(0, abs=1e-9)  # all go on as they did
