@@ -98,9 +98,8 @@ def train_folder(
     errors = window_errors(modules, test)
     plot_curves(work)
     command = f"siha train {source} --seed {seed}"
-    training = training_record(
-        work, command, f"{source}; {parts.how}", seed, sorted({g.source for g in parts.training})
-    )
+    trials = sorted({Path(grid.source).name for grid in parts.training})
+    training = training_record(work, command, f"{source}; {parts.how}", seed, trials)
     ranges = Ranges([spec.agents, spec.agents], [1 / spec.dt, 1000.0], speed=BEYOND * speed, extent=BEYOND * extent)
 
     def save(metrics: dict[str, Any]) -> None:
