@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from offline_training.recordings.recording import ReadOptions, Recording, RecordingError, Track, from_tracks
-from siha_ros.node.discovery import AGENT, common_type, matching_agents
+from siha_ros.node.discovery import AGENT, input_type, matching_agents
 from siha_ros.node.inputs import Sample, make_input
-from siha_ros.node.parameters import INPUT_TYPES
 from siha_ros.replay.bag import Bag
 from siha_ros.window.visibility import Cause, unseen_causes
 
@@ -75,8 +74,7 @@ def _samples(bag: Bag, topic: str, options: ReadOptions) -> Iterator[tuple[float
     """Stamp (s) and sample of each message on a topic of the node's."""
     per_agent = AGENT in topic
     agents = matching_agents(topic, bag.types) if per_agent else {"": topic} if topic in bag.types else {}
-    kinds = [name for name in INPUT_TYPES if make_input(name).per_agent == per_agent]
-    kind = common_type(agents.values(), bag.types, kinds)
+    kind = input_type(topic, agents.values(), bag.types)
     if kind is None:
         return
     source = make_input(kind, () if per_agent else options.agents)

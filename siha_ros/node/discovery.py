@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from siha_ros.node.inputs import Input
-from siha_ros.node.parameters import ParameterError
+from siha_ros.node.inputs import Input, make_input
+from siha_ros.node.parameters import INPUT_TYPES, ParameterError
 
 AGENT = "{agent}"
 _TOKEN = "AGENT_TOKEN"
@@ -55,6 +55,13 @@ def matching_agents(template: str, topics: Iterable[str]) -> dict[str, str]:
     pattern = re.compile("([^/]+)".join(re.escape(part) for part in template.split(AGENT)))
     matches = ((match.group(1), topic) for topic in topics if (match := pattern.fullmatch(topic)))
     return dict(sorted(matches))
+
+
+def input_type(template: str, topics: Iterable[str], graph: Mapping[str, Sequence[str]]) -> str | None:
+    """Of the types that can be read and that suit a topic template, the one that most of the topics have; None where
+    none has any. graph: types by topic."""
+    fitting = [kind for kind in INPUT_TYPES if make_input(kind).per_agent == (AGENT in template)]
+    return common_type(topics, graph, fitting)
 
 
 def common_type(topics: Iterable[str], graph: Mapping[str, Sequence[str]], supported: Sequence[str]) -> str | None:

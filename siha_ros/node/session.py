@@ -19,11 +19,11 @@ from rclpy.qos import (
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from siha_ros.node.diagnostics import Health, one_line
-from siha_ros.node.discovery import AGENT, common_type, matching_agents
+from siha_ros.node.discovery import AGENT, input_type, matching_agents
 from siha_ros.node.inputs import Input, make_input, message_type
 from siha_ros.node.intake import Intake
 from siha_ros.node.outputs import Outputs
-from siha_ros.node.parameters import INPUT_TYPES, Parameters, window_parameters
+from siha_ros.node.parameters import Parameters, window_parameters
 from siha_ros.node.pipeline import Pipeline
 from siha_ros.node.worker import Worker
 from siha_ros.window.sliding_window import SlidingWindow
@@ -110,11 +110,9 @@ class Session:
         """Subscribe to what is there and not subscribed to yet; say so where nothing comes."""
         graph = dict(self._node.get_topic_names_and_types())
         topics = self._topics(graph)
-        if self.intake.source is None:
-            fitting = [kind for kind in INPUT_TYPES if make_input(kind).per_agent == (AGENT in self._template)]
-            if kind := common_type(topics.values(), graph, fitting):
-                self.intake.source = self._input(kind)
-                self._node.get_logger().info(f"input type: {kind}")
+        if self.intake.source is None and (kind := input_type(self._template, topics.values(), graph)):
+            self.intake.source = self._input(kind)
+            self._node.get_logger().info(f"input type: {kind}")
         troubles = {}
         for agent, topic in topics.items():
             if self.intake.source is not None and agent not in self._subscriptions:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from siha_ros.node.discovery import AGENT, check_topic, common_type, matching_agents
+from siha_ros.node.discovery import AGENT, check_topic, input_type, matching_agents
 from siha_ros.node.inputs import Input, Sample, make_input
 from siha_ros.node.intake import Intake
 from siha_ros.node.messages import NewMessage
@@ -80,9 +80,7 @@ class Stream:
             topics = {agent: topic for agent, topic in topics.items() if topic in bag.types}
         else:
             topics = matching_agents(template, bag.types)
-        if not kind:
-            fitting = [name for name in INPUT_TYPES if make_input(name).per_agent == (AGENT in template)]
-            kind = common_type(topics.values(), bag.types, fitting) or ""
+        kind = kind or input_type(template, topics.values(), bag.types) or ""
         topics = {agent: topic for agent, topic in topics.items() if kind in bag.types[topic]}
         if not topics:
             found = [f"{topic} ({name})" for topic, names in bag.types.items() for name in names if name in INPUT_TYPES]
