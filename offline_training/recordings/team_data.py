@@ -22,6 +22,7 @@ FRAME_CHOICES = (50, 40, 30, 20)  # of a window: the longest of which there are 
 LEAST_FRAMES = 12  # of a window: one frame and the ten that the decoder is rolled out over
 LEAST_STARTS = 200  # windows that training needs, overlapping ones counted
 LEAST_CHECKS = 30  # windows that validation and test need
+MOST_CHECKS = 1000  # that they use, spread over all of their time
 MOST_WINDOWS = 50_000
 SHARES = (0.7, 0.15, 0.15)  # of training, validation, test
 MOST_MISSING = 0.2  # of an agent's frames in a training window; what is missing is masked
@@ -124,11 +125,19 @@ def split(grids: Sequence[Grid], spec: TeamSpec) -> Split:
 
 
 def team_windows(
-    grids: Sequence[Grid], spec: TeamSpec, scale: Scale, *, future: int, missing: float = 0.0, seed: int = 0
+    grids: Sequence[Grid],
+    spec: TeamSpec,
+    scale: Scale,
+    *,
+    future: int,
+    missing: float = 0.0,
+    most: int = MOST_WINDOWS,
+    seed: int = 0,
 ) -> TeamWindows:
-    """Windows in which the agents stand in random order, those with gaps last; one agent may have gaps."""
+    """About ``most`` windows in which the agents stand in random order, those with gaps last; one agent may have
+    gaps."""
     starts = int((agents_together(grids, spec.window + future) >= spec.agents).sum())
-    step = max(1, math.ceil(starts / MOST_WINDOWS))
+    step = max(1, math.ceil(starts / most))
     cut = windows(grids, spec.window, future, agents=spec.agents, step=step, missing=missing)
     gaps = np.asarray(~cut.observed.all(2))
     kept = gaps.sum(1) <= min(spec.hidden_counts)
