@@ -171,6 +171,7 @@ class TeamEstimator:
         reason says why."""
         began = time.perf_counter()
         memory = _recall(window, previous)
+        window = _without_extrapolated(window, self.bundle.config.max_hidden)
         window = _without_spikes(window, self.bundle.config.ranges.speed)
         unfit = self._unfit(window)
         if unfit:
@@ -643,6 +644,21 @@ def _recall(window: Window, previous: Estimate | None) -> _Memory | None:
     ]
     largest = np.nan_to_num(apart).reshape(len(window.names), -1).max(1)
     return None if np.median(largest) > OTHER_STREAM else memory
+
+
+def _without_extrapolated(window: Window, most: int) -> Window:
+    """The window without what bridges the time since an agent's last sample: straight lines, which would speak against
+    every edge of that agent. With more than ``most`` agents without a newest state they stay."""
+    beyond = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
+    if not beyond.any() or int((beyond | ~window.observed)[:, -1].sum()) > most:
+        return window
+    away = beyond[..., None]
+    return replace(
+        window,
+        positions=np.where(away, np.nan, window.positions),
+        velocities=np.where(away, np.nan, window.velocities),
+        observed=window.observed & ~beyond,
+    )
 
 
 def _without_spikes(window: Window, fastest: float) -> Window:

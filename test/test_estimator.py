@@ -575,16 +575,30 @@ def test_dynamics_that_lead_out_of_the_world_are_not_followed(by_hand, monkeypat
     assert after.reason[2] == "" and off(team, after, [2]).max() < 0.01
 
 
-def test_a_bridged_robot_has_the_deviation_of_what_it_is(case):
-    """Observed at the newest grid time by extrapolation: its last sample is older."""
+def test_what_bridges_a_short_gap_is_not_taken_for_seen(by_hand):
+    """At the newest grid times a straight line since the last sample: it is estimated instead."""
+    team = by_hand.team()
+    window = team.window(by_hand, 20.0)
+    window.last_seen[3] -= 2.5 * by_hand.dt
+    window.positions[3, -3:] += 0.1 * np.arange(1, 4)[:, None]
+    estimate = by_hand.estimator.estimate(window)
+    assert estimate.observed[3].tolist() == [True] * (by_hand.frames - 3) + [False] * 3
+    assert off(team, estimate, [3]).max() < 0.002
+    table = by_hand.estimator.bundle.config.errors["siha"]
+    np.testing.assert_allclose(estimate.position_95[3, -1], table.at(np.array(3 * by_hand.dt))[1])
+
+
+def test_many_bridged_robots_have_the_deviation_of_straight_lines(case):
+    """More at once than the bundle knows as hidden: a hiccup of the whole stream, which is bridged as it is."""
     window = case.team().window(case, 20.0)
-    window.last_seen[3] -= 2.5 * case.dt
+    window.last_seen[3:6] -= 2.5 * case.dt
     estimate = case.estimator.estimate(window)
+    assert estimate.observed.all()
     table = case.estimator.bundle.config.errors["constant_velocity"]
     width, radius = table.at(np.array([2.5, 1.5, 0.5]) * case.dt, growing=True)
     np.testing.assert_allclose(estimate.position_95[3, :-4:-1], radius)
     np.testing.assert_allclose(estimate.covariance[3, -1], width[0] ** 2 * np.eye(2))
-    np.testing.assert_allclose(np.delete(estimate.position_95, 3, 0), 2.45 * OWN_FRAME_DEVIATION)
+    np.testing.assert_allclose(np.delete(estimate.position_95, [3, 4, 5], 0), 2.45 * OWN_FRAME_DEVIATION)
 
 
 def test_a_robot_that_was_placed_stays_so_until_it_is_seen(case):

@@ -30,7 +30,11 @@ from siha_ros.model.two_passes import two_passes
 SEEN_DEVIATION = 1e-4  # of a seen state, normalised: 0.4 mm, what resampling leaves
 LARGEST_LOG_ODDS = 12.0
 FAINT = 1e-6  # information that keeps what nothing is known of where it is: a deviation of 1000, normalised
-EDGE_CAUTION = 5.0  # the decoder's errors are not independent from step to step: evidence counts for a fifth
+EDGE_CAUTION = 80.0  # the decoder's errors hang together over a window: all its steps count for little more than one
+ENCODER_SHARE = 0.3  # of the encoder's log odds, which are surer of themselves than they are right ...
+GAP_CAUTION = 8  # ... and which gaps in a window spoil: this power of the share of complete steps
+EDGE_ROUNDS = 3  # the evidence is linear about a graph, so it is taken again about the graph that it gave
+SURE = 6.0  # log odds at which a graph to linearise about is as good as certain
 EDGE_PRIOR = 4.0  # information of an edge weight before any evidence: a deviation of 1/2
 
 
@@ -239,12 +243,20 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
 @torch.no_grad()
 def edge_log_odds(nri: NRI, states: Tensor, step_variance: Tensor, steps: Tensor | None = None) -> Tensor:
     """Log odds ``[B, A, A]`` of a guiding edge: the encoder's and, beside it, what the decoder's steps say
-    (:func:`edge_evidence`)."""
+    (:func:`edge_evidence`). steps: as there; where some count less, the encoder does too.
+
+    The constants were chosen on validation windows of springs_team: with the encoder alone 82 % of the graphs are right
+    in every edge (8 % where two agents are not seen in the last 20 of 50 frames), with both 98 % (96 %).
+    """
     logits = nri.encoder(states)
-    odds = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
-    odds = odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
-    evidence = edge_evidence(nri.decoder, states, graph_of(odds), EDGE_CAUTION * step_variance, nri.config.tied, steps)
-    return (odds + evidence).clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+    encoder = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
+    complete = 1.0 if steps is None else float(steps.mean())
+    encoder = ENCODER_SHARE * complete**GAP_CAUTION * encoder.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
+    odds, caution = encoder, EDGE_CAUTION * step_variance
+    for _ in range(EDGE_ROUNDS):
+        graph = graph_of(odds.clamp(-SURE, SURE))
+        odds = encoder + edge_evidence(nri.decoder, states, graph, caution, nri.config.tied, steps)
+    return odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
 
 def graph_of(log_odds: Tensor) -> Tensor:

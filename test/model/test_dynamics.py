@@ -8,6 +8,8 @@ import torch
 from springs_by_hand import SCALE, graph, simulate, spring_nri, states
 
 from siha_ros.model.dynamics import (
+    ENCODER_SHARE,
+    GAP_CAUTION,
     LARGEST_LOG_ODDS,
     SEEN_DEVIATION,
     Evidence,
@@ -345,7 +347,10 @@ def test_log_odds_join_encoder_and_steps_within_bounds():
     vague = edge_log_odds(nri, states(x, v).float(), torch.full((FEATURES,), 1e9))  # the steps say nothing
     logits = torch.log(nri.graph(states(x, v).float()))
     expected = (logits[..., 1] - logits[..., 0])[0].numpy()
-    np.testing.assert_allclose(vague[0].numpy()[off], expected[off], atol=1e-4)
+    np.testing.assert_allclose(vague[0].numpy()[off], ENCODER_SHARE * expected[off], atol=1e-4)
+    gaps = torch.cat([torch.ones(5), torch.zeros(5)])
+    vague = edge_log_odds(nri, states(x, v).float(), torch.full((FEATURES,), 1e9), gaps)
+    np.testing.assert_allclose(vague[0].numpy()[off], ENCODER_SHARE * expected[off] / 2**GAP_CAUTION, atol=1e-4)
 
 
 def test_graph_of_log_odds():
