@@ -29,7 +29,10 @@ ARGUMENTS = {
     "device": ("", "where the model runs: auto, cpu, cuda or cuda:N"),
     "use_sim_time": ("false", "take the time from /clock: true or false"),
     "params_file": (str(config_path("siha.yaml")), "parameters of the node"),
-    "namespace": ("", "of the node and of what this file starts beside it; input elsewhere, a bag's too, needs topics:="),
+    "namespace": (
+        "",
+        "of the node and of what this file starts beside it; other input, a bag's too, needs topics:=",
+    ),
     "simulator": ("false", "start a simulated robot team: true or false"),
     "player": ("", "play motion capture: a folder with one .asf file and .amc files"),
     "limb": ("left_arm", "limb that the player hides: left_arm, right_arm, left_leg or right_leg"),

@@ -294,7 +294,7 @@ def measure_errors(
         folds = after_losses(fit, fit.completions[limb], limb, episodes(fit.completions[limb], AGES, 12, fit.dt))
         seconds, left, trials = (np.concatenate(pair) for pair in zip((seconds, left, trials), folds, strict=True))
         whole = [
-            replace(done, errors=done.errors - float(share[number, 1, -1]) * new)
+            replace(done, errors=(done.errors - float(share[number, 1, -1]) * new).astype(np.float32))
             for done, new in zip(completions, added[limb], strict=True)
         ]
         for row, joint in enumerate(fit.limbs[limb]):

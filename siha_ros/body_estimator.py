@@ -27,6 +27,7 @@ from siha_ros.model.bundle import Bundle, BundleError
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import Refinement
+from siha_ros.window.completion import only_seen
 from siha_ros.window.grid import backward_difference
 from siha_ros.window.types import Estimate, Forecast, Status, Window
 
@@ -140,6 +141,11 @@ class BodyEstimator:
         if unfit:
             return self._extrapolate(window, unfit, previous, began)
         order = np.array([window.names.index(name) for name in self.names])
+        seen = only_seen(window)
+        if not self._unfit_sight(
+            seen.observed[order].all(1), seen.observed[order]
+        ):  # else a hiccup of the whole stream
+            window = seen
         observed, positions = window.observed[order], window.positions[order]
         throughout = observed.all(1)
         unfit = self._unfit_sight(throughout, observed)
@@ -213,7 +219,7 @@ class BodyEstimator:
         estimate.internal = previous.internal if previous is not None else None  # for when the window is fit again
         estimate.reason = [f"extrapolated: {why}"] * len(window.names)
         errors, since = self.bundle.config.errors, time_since_seen(window)
-        never = np.isinf(since).all(1)
+        never = np.asarray(np.isinf(since).all(1))
         deviations = np.where(never[:, None], errors[f"{FALLBACK}_{UNSEEN}"].at(since), errors[FALLBACK].at(since))
         self._deviate(estimate, deviations, f"{FALLBACK}_forecast")
         estimate.ms = (time.perf_counter() - began) * 1e3

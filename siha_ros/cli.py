@@ -15,6 +15,7 @@ from typing import Any
 
 from siha_ros.arguments import duration, factor, positive, seed
 from siha_ros.cli_data import data_options
+from siha_ros.cli_reproduce import reproduce_options
 from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
 
 EXTERNAL = {
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     data_options(commands)
     _evaluate_options(commands)
     _replay_options(commands)
+    reproduce_options(commands)
     _bench_options(commands)
     bundle = commands.add_parser("bundle", help="look into a bundle").add_subparsers(metavar="COMMAND", required=True)
     info = bundle.add_parser("info", help="what a bundle holds, what it is for, and how good it is")

@@ -26,6 +26,7 @@ from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
 from siha_ros.resources import bundle_path
+from siha_ros.window.completion import only_seen
 from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference
 from siha_ros.window.types import Estimate, Forecast, Status, Window
 
@@ -171,7 +172,9 @@ class TeamEstimator:
         reason says why."""
         began = time.perf_counter()
         memory = _recall(window, previous)
-        window = _without_extrapolated(window, self.bundle.config.max_hidden)
+        unbridged = only_seen(window)
+        if int((~unbridged.observed[:, -1]).sum()) <= self.bundle.config.max_hidden:  # else the whole stream hiccuped
+            window = unbridged
         window = _without_spikes(window, self.bundle.config.ranges.speed)
         unfit = self._unfit(window)
         if unfit:
@@ -644,21 +647,6 @@ def _recall(window: Window, previous: Estimate | None) -> _Memory | None:
     ]
     largest = np.nan_to_num(apart).reshape(len(window.names), -1).max(1)
     return None if np.median(largest) > OTHER_STREAM else memory
-
-
-def _without_extrapolated(window: Window, most: int) -> Window:
-    """The window without what bridges the time since an agent's last sample: straight lines, which would speak against
-    every edge of that agent. With more than ``most`` agents without a newest state they stay."""
-    beyond = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
-    if not beyond.any() or int((beyond | ~window.observed)[:, -1].sum()) > most:
-        return window
-    away = beyond[..., None]
-    return replace(
-        window,
-        positions=np.where(away, np.nan, window.positions),
-        velocities=np.where(away, np.nan, window.velocities),
-        observed=window.observed & ~beyond,
-    )
 
 
 def _without_spikes(window: Window, fastest: float) -> Window:

@@ -239,6 +239,18 @@ def test_a_single_joint_of_a_limb_uses_the_others(estimator):
     np.testing.assert_array_equal(estimate.positions[3], cut(positions, 40)[3])
 
 
+def test_what_bridges_a_short_gap_is_not_taken_for_seen(estimator):
+    """A straight line that leads away, since a last sample three frames ago."""
+    positions = walk(400, 5)
+    bridged = window(positions, 300)
+    joint = bridged.names.index("lhand")
+    bridged.last_seen[joint] -= 2.5 * bridged.dt
+    bridged.positions[joint, -3:] += 0.3
+    estimate = estimator.estimate(bridged)
+    assert estimate.observed[joint].tolist() == [True] * (len(bridged.times) - 3) + [False] * 3
+    assert error(estimate, positions, 300) < 0.05
+
+
 def test_names_come_in_any_order(estimator):
     positions = walk(60, 105)
     names = NAMES[::-1]

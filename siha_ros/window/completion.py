@@ -1,15 +1,32 @@
-"""What every estimator does once it has filled the unseen positions: a complete, finite Estimate in one call."""
+"""What estimators share: what of a window was really seen, and, once they have filled the rest, a complete, finite
+Estimate in one call."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.window.grid import backward_difference
+from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference
 from siha_ros.window.types import Estimate, Forecast, Window
 
 NORMAL_95 = 1.6448536
 """95 % quantile of the standard normal distribution."""
+
+
+def only_seen(window: Window) -> Window:
+    """The window without what bridges the time since an agent's last sample: straight lines, which nobody has seen."""
+    beyond = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
+    if not beyond.any():
+        return window
+    away = beyond[..., None]
+    return replace(
+        window,
+        positions=np.where(away, np.nan, window.positions),
+        velocities=np.where(away, np.nan, window.velocities),
+        observed=window.observed & ~beyond,
+    )
 
 
 def complete(
