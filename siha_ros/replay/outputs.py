@@ -6,9 +6,9 @@ from siha_ros.node.markers import MARKERS_TYPE, MarkerScene
 from siha_ros.node.messages import (
     RECOVERED_TYPE,
     Scene,
+    distinct_topics,
     output_messages,
     recovered_message,
-    recovered_topic,
     require_finite,
 )
 from siha_ros.replay.bag import BagWriter
@@ -30,6 +30,7 @@ class BagOutputs:
     def __init__(self, writer: BagWriter, node: str, *, body: bool, markers: MarkerScene | None) -> None:
         self._writer, self._node, self._body, self._markers = writer, node, body, markers
         self._makers = output_messages(body=body)
+        self._recovered: dict[str, str] = {}
         self.time_ns = 0
 
     def publish(self, scene: Scene) -> None:
@@ -38,8 +39,9 @@ class BagOutputs:
         for topic, (kind, make) in self._makers.items():
             self._write(topic, kind, make(scene))
         if not self._body:
+            self._recovered |= distinct_topics(scene.estimate.names, self._recovered)
             for index, name in enumerate(scene.estimate.names):
-                self._write(recovered_topic(name), RECOVERED_TYPE, recovered_message(scene, index))
+                self._write(self._recovered[name], RECOVERED_TYPE, recovered_message(scene, index))
         if self._markers is not None:
             self._write("markers", MARKERS_TYPE, self._markers.message(scene))
 
