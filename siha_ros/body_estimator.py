@@ -141,11 +141,9 @@ class BodyEstimator:
         if unfit:
             return self._extrapolate(window, unfit, previous, began)
         order = np.array([window.names.index(name) for name in self.names])
-        seen = only_seen(window)
-        if not self._unfit_sight(
-            seen.observed[order].all(1), seen.observed[order]
-        ):  # else a hiccup of the whole stream
-            window = seen
+        unbridged = only_seen(window)
+        if not self._unfit_sight(unbridged.observed[order].all(1), unbridged.observed[order]):
+            window = unbridged  # else the whole stream hiccuped, and is bridged as it is
         observed, positions = window.observed[order], window.positions[order]
         throughout = observed.all(1)
         unfit = self._unfit_sight(throughout, observed)
@@ -422,9 +420,7 @@ class BodyEstimator:
         for row, name in enumerate(self.names):
             unseen = errors[f"{name}_{UNSEEN}"]
             width[row], radius[row] = (unseen if np.isinf(since[row]).all() else errors[name]).at(since[row])
-            if (
-                len(gone) > 1 and f"{name}_{TWO}" in errors
-            ):  # less is left to tell from: as much worse as it was measured
+            if len(gone) > 1 and f"{name}_{TWO}" in errors:  # less is left to tell from: as much worse as was measured
                 two = errors[f"{name}_{TWO}"]
                 width[row] *= max(1.0, two.half_width[0] / unseen.half_width[0])
                 radius[row] *= max(1.0, two.radius[0] / unseen.radius[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,32 @@ from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
 
 CHUNK = 500
+
+
+class Cache(Protocol):
+    """Graphs of a fixed set, and what of them a checkpoint holds."""
+
+    kept: dict[str, Tensor]
+
+    def fill(self, hsp: HiddenStatePredictor) -> None:
+        """Infer all graphs anew with ``hsp``."""
+
+
+def refresher(
+    name: str, cache: Cache, hsp_sa: HiddenStatePredictor, first: int, every: int
+) -> Callable[[int, nn.Module], None]:
+    """What is to be called before each step: fills the cache by HSP-sa where nothing is in it yet, and anew by the
+    averaged HSP-sg from step ``first`` on, ``every`` so many steps."""
+
+    def refresh(step: int, averaged: nn.Module) -> None:
+        if not cache.kept:
+            print(f"{name}: filling the structure cache", flush=True)
+            cache.fill(hsp_sa)
+        elif step >= first and (step - first) % every == 0:
+            assert isinstance(averaged, HiddenStatePredictor)
+            cache.fill(averaged)
+
+    return refresh
 
 
 class StructureCache:
@@ -75,14 +102,6 @@ def train_hsp_sg(
     cache = StructureCache(nri, lambda part: states(part, None), count, visible)
     first, every = (max(1, round(epochs * count / batch)) for epochs in (warmup_epochs, refresh_epochs))
 
-    def refresh(step: int, averaged: nn.Module) -> None:
-        if not cache.kept:
-            print(f"{name}: filling the structure cache of {count} samples", flush=True)
-            cache.fill(hsp_sa)
-        elif step >= first and (step - first) % every == 0:
-            assert isinstance(averaged, HiddenStatePredictor)
-            cache.fill(averaged)
-
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         index = torch.randint(0, count, (batch,), generator=generator)
         x, known = parts(states(index, generator))
@@ -109,6 +128,6 @@ def train_hsp_sg(
         better="mse",
         seed=seed,
         batch=batch,
-        each_step=refresh,
+        each_step=refresher(name, cache, hsp_sa, first, every),
         kept=cache.kept,
     )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from offline_training.datasets.body_states import BodyWindows
+from offline_training.stages.hsp_sg import refresher
 from offline_training.stages.loop import Schedule, train
 from siha_ros.body_estimator import SETTLED, OverLinearPath
 from siha_ros.model.hidden_state import HiddenStatePredictor
@@ -106,7 +107,7 @@ class LimbCache:
 
     def __init__(self, nri: NRI, data: BodyWindows, limbs: dict[str, Limb], gain: Tensor):
         self.nri, self.data, self.limbs, self.gain = nri, data, limbs, gain
-        self.structure: dict[str, Tensor] = {}
+        self.kept: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def fill(self, hsp: HiddenStatePredictor) -> None:
@@ -117,11 +118,11 @@ class LimbCache:
                 part = slice(begin, begin + CHUNK)
                 visible, first, _ = split(self.data, *self.data.batch(part), limb)
                 with torch.autocast("cpu", torch.bfloat16):
-                    guided = self.structure[which][part].float() if hsp.config.alphas else None
+                    guided = self.kept[which][part].float() if hsp.config.alphas else None
                     hidden = OverLinearPath(hsp, first, self.gain)(visible, guided, limb.names)
                     graph = self.nri.graph(torch.cat([visible, hidden], 1))
                 parts.append(graph[..., GUIDING_TYPE].half())
-            self.structure[which] = torch.cat(parts)
+            self.kept[which] = torch.cat(parts)
 
 
 def refine(
@@ -169,20 +170,12 @@ def train_limb_hsp_sg(
     which = list(limbs)
     first_refresh, every = (max(1, round(epochs * len(data) / batch)) for epochs in (warmup_epochs, refresh_epochs))
 
-    def refresh(step: int, averaged: nn.Module) -> None:
-        assert isinstance(averaged, HiddenStatePredictor)
-        if not cache.structure:
-            print(f"{name}: filling the structure cache of {len(data)} samples and {len(limbs)} limbs", flush=True)
-            cache.fill(hsp_sa)
-        elif step >= first_refresh and (step - first_refresh) % every == 0:
-            cache.fill(averaged)
-
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         chosen = which[int(torch.randint(0, len(which), (1,), generator=generator))]
         limb = limbs[chosen]
         index = torch.randint(0, len(data), (batch,), generator=generator)
         visible, first, truth = split(data, *data.batch(index), limb)
-        found = hsp_sg(visible, cache.structure[chosen][index].float(), limb.names)
+        found = hsp_sg(visible, cache.kept[chosen][index].float(), limb.names)
         return (found - (truth - first) / gain).square().mean(), {}
 
     @torch.no_grad()
@@ -206,6 +199,6 @@ def train_limb_hsp_sg(
         better="cm",
         seed=seed,
         batch=batch,
-        each_step=refresh,
-        kept=cache.structure,
+        each_step=refresher(name, cache, hsp_sa, first_refresh, every),
+        kept=cache.kept,
     )

@@ -96,8 +96,8 @@ def test_hsp_sg_goes_on_from_there_under_its_cache(trained):
     hsp_sg.load_state_dict(hsp_sa.state_dict(), strict=False)
     cache = LimbCache(nri, data, LIMBS, gain)
     cache.fill(hsp_sa)
-    assert cache.structure["left"].shape == (512, AGENTS, AGENTS)
-    assert not cache.structure["left"].diagonal(dim1=1, dim2=2).any()
+    assert cache.kept["left"].shape == (512, AGENTS, AGENTS)
+    assert not cache.kept["left"].diagonal(dim1=1, dim2=2).any()
     schedule = Schedule(60, rate=1e-3, average=0.9, validate_every=30, bf16=False)
     figures = train_limb_hsp_sg(
         "hsp_sg", folder, hsp_sg, hsp_sa, nri, data, validation, LIMBS, gain, schedule,
