@@ -124,9 +124,23 @@ def _map(rows: Tensor, weight: Tensor) -> Tensor:
     return (rows.reshape(-1, rows.shape[-1]) @ weight.T).unflatten(0, rows.shape[:-1])
 
 
+def _sent(decoder: Decoder, states: Tensor) -> list[Tensor]:
+    """Messages ``[B, T - 2, A, A - 1, width]`` of each type that the decoder uses, before edges weigh them, in the
+    frames whose steps are evidence: the first velocity of a window is a copy of the second."""
+    x = states[:, :, 1:-1].transpose(1, 2)
+    pairs = zip(decoder.message1, decoder.message2, strict=True)
+    return [torch.relu(second(torch.relu(first(x)))) for first, second in pairs]
+
+
 @torch.no_grad()
 def edge_evidence(
-    decoder: Decoder, states: Tensor, graph: Tensor, step_variance: Tensor, tied: bool, steps: Tensor | None = None
+    decoder: Decoder,
+    states: Tensor,
+    graph: Tensor,
+    step_variance: Tensor,
+    tied: bool,
+    steps: Tensor | None = None,
+    sent: list[Tensor] | None = None,
 ) -> Tensor:
     """Log odds ``[B, A, A]`` that the steps of each receiver give to a guiding edge from each sender, beside what the
     encoder says.
@@ -134,19 +148,16 @@ def edge_evidence(
     The decoder sums messages weighted by their edges, so the weights w of a receiver's edges that explain its steps
     best are a small least squares problem about ``graph [B, A, A, K]``: N(mean, spread^2) for each w, and log N(1) -
     log N(0) = (mean - 1/2) / spread^2. states ``[B, A, T, D]``; tied: both directions of a pair are one edge and their
-    evidence adds up. steps ``[T - 2]``: weights of the steps from frame 1 on, all 1 by default.
+    evidence adds up. steps ``[T - 2]``: weights of the steps from frame 1 on, all 1 by default. sent: the messages,
+    which are the same about every graph.
     """
     agents, features = states.shape[1], states.shape[3]
-    x = states[:, :, 1:-1].transpose(1, 2)  # the first velocity of a window is a copy of the second
+    x = states[:, :, 1:-1].transpose(1, 2)
     edges = matrix_to_incoming(graph).unsqueeze(1)
-    received: Tensor | float = 0.0
-    message: Tensor | None = None
-    for layer, kind in enumerate(decoder.used):
-        sent = torch.relu(decoder.message2[layer](torch.relu(decoder.message1[layer](x))))
-        received = received + (sent * edges[..., kind : kind + 1]).sum(-2)
-        if kind == GUIDING_TYPE:
-            message = sent
-    assert message is not None and isinstance(received, Tensor)
+    messages = dict(zip(decoder.used, _sent(decoder, states) if sent is None else sent, strict=True))
+    message = messages[GUIDING_TYPE]
+    received = sum((part * edges[..., kind : kind + 1]).sum(-2) for kind, part in messages.items())
+    assert isinstance(received, Tensor)
     inner = decoder.update1(torch.cat([x, received], -1))
     outer = decoder.update2(torch.relu(inner))
     slope = _map(message, decoder.update1.weight[:, features:])
@@ -252,10 +263,10 @@ def edge_log_odds(nri: NRI, states: Tensor, step_variance: Tensor, steps: Tensor
     encoder = incoming_to_matrix((logits[..., GUIDING_TYPE] - logits[..., 0]).unsqueeze(-1)).squeeze(-1)
     complete = 1.0 if steps is None else float(steps.mean())
     encoder = ENCODER_SHARE * complete**GAP_CAUTION * encoder.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
-    odds, caution = encoder, EDGE_CAUTION * step_variance
+    odds, caution, sent = encoder, EDGE_CAUTION * step_variance, _sent(nri.decoder, states)
     for _ in range(EDGE_ROUNDS):
         graph = graph_of(odds.clamp(-SURE, SURE))
-        odds = encoder + edge_evidence(nri.decoder, states, graph, caution, nri.config.tied, steps)
+        odds = encoder + edge_evidence(nri.decoder, states, graph, caution, nri.config.tied, steps, sent)
     return odds.clamp(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
 
