@@ -41,7 +41,15 @@ def springs_plan(kind: str, hidden_counts: tuple[int, ...]) -> TeamPlan:
     return TeamPlan(
         hidden_counts=hidden_counts,
         visible_counts=tuple(range(5, AGENTS + 1)) if kind == "any" else (AGENTS,),
-        nri=NRIConfig(FRAMES, FEATURES, difference_gain=30.0, decoder_width=128, output_gain=0.05, tied=kind == "any"),
+        nri=NRIConfig(
+            FRAMES,
+            FEATURES,
+            difference_gain=30.0,
+            encoder_width=240 if kind == "any" else 256,  # two pairs of predictors and this one fit in 15 MB
+            decoder_width=128,
+            output_gain=0.05,
+            tied=kind == "any",
+        ),
         hsp=HSPConfig(FRAMES, FEATURES, max(hidden_counts), difference_gain=30.0),
         steps=STEPS[kind],
         visible_only=kind == "fresh",

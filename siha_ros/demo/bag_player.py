@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import rclpy
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
@@ -30,6 +31,7 @@ CLOCK = "/clock"
 CLOCK_RATE = 100.0  # Hz of the bag's time
 SETTLED = 1.0  # s without a new subscription after which the listeners are taken to be complete
 PATIENCE = 180.0  # s that listeners are waited for
+LAST_WORDS = 2.0  # s at most that the listeners have to take the last messages
 
 
 class BagPublisher:
@@ -89,6 +91,11 @@ class BagPublisher:
         """Publish a time of the bag (s) on /clock."""
         self._clock.publish(Clock(clock=stamp(round(moment * 1e9))))
 
+    def finish(self) -> None:
+        """Until every listener has all of it: what leaves with its publisher is lost, the last messages of a bag."""
+        for publisher in (*self._publishers.values(), self._clock):
+            publisher.wait_for_all_acked(Duration(seconds=LAST_WORDS))
+
     def _listeners(self, topic: str) -> list[Any]:
         found: list[Any] = self._node.get_subscriptions_info_by_topic(topic)
         return found
@@ -135,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             play(bag, publisher, options.rate, stop)
             while options.loop and not stop.is_set():
                 play(bag, publisher, options.rate, stop)
+            publisher.finish()
             node.destroy_node()
     except (ValueError, OSError, TimeoutError) as error:
         print(f"siha_bag_player: {error}", file=sys.stderr)
