@@ -26,6 +26,7 @@ from rcl_interfaces.srv import DescribeParameters, SetParameters
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile
+from rosgraph_msgs.msg import Clock
 from siha_ros.msg import AgentState, ReconstructedStates, SkeletonFrame
 from std_srvs.srv import Trigger
 
@@ -205,6 +206,11 @@ class NodeProcess:
     def reset(self) -> Any:
         return self.peer.call(Trigger, f"{self.namespace}/siha/reset", Trigger.Request())
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def stop(self, number: int = signal.SIGINT, timeout: float = 5.0) -> tuple[int, float]:
         """Exit code and seconds taken after a signal."""
         begin = time.monotonic()
@@ -308,6 +314,21 @@ class Body(Player):
         frame.header.stamp, frame.header.frame_id = stamp(moment + self.shift), "world"
         frame.positions = [value for index in range(len(self.joints)) for value in (math.cos(moment), index / 10, 1.0)]
         self.publisher.publish(frame)
+
+    def close(self) -> None:
+        super().close()
+        self.peer.run(lambda: self.peer.node.destroy_publisher(self.publisher))
+
+
+class SimClock(Player):
+    """/clock in the stream time of a Player that starts with it, in ticks of its own."""
+
+    def __init__(self, peer: Peer, rate: float = 50.0) -> None:
+        self.publisher = peer.node.create_publisher(Clock, "/clock", 10)
+        super().__init__(peer, rate)
+
+    def publish(self, moment: float) -> None:
+        self.publisher.publish(Clock(clock=stamp(moment)))
 
     def close(self) -> None:
         super().close()

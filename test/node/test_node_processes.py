@@ -12,9 +12,8 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
 from geometry_msgs.msg import PoseArray, PoseStamped, PoseWithCovarianceStamped
 from nav_msgs.msg import Odometry
-from node_harness import SEEN, Body, Player, Team, all_seen, finite, seconds, stamp, wait_until
+from node_harness import SEEN, Body, Player, SimClock, Team, all_seen, finite, seconds, stamp, wait_until
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from rosgraph_msgs.msg import Clock
 from siha_ros.msg import AgentState, SkeletonFrame
 
 pytestmark = pytest.mark.ros
@@ -257,21 +256,6 @@ def test_row_4_sim_time_without_a_clock(start, play):
     wait_until(lambda: "/clock" in node.diagnostic("node").get("message", ""), 2.0, "a diagnostic")
     assert not node.states
     assert all(array.header.stamp.sec > 0 for _, array in node.diagnostics)
-
-
-class SimClock(Player):
-    """/clock, a stream time ahead of which a Team of the same rate never is."""
-
-    def __init__(self, peer) -> None:
-        self.publisher = peer.node.create_publisher(Clock, "/clock", 10)
-        super().__init__(peer, 50.0)
-
-    def publish(self, moment: float) -> None:
-        self.publisher.publish(Clock(clock=stamp(moment)))
-
-    def close(self) -> None:
-        super().close()
-        self.peer.run(lambda: self.peer.node.destroy_publisher(self.publisher))
 
 
 def test_row_14_wall_clock_stamps_among_sim_time_are_one_error(start, play):

@@ -1,0 +1,138 @@
+"""Situations from the field that need drivers, bags or clocks of their own, over DDS: rows 1, 2, 6, 7 and 13.
+
+The other rows of the node are in test_field_situations.py and test_node_processes.py; docs/situations.md lists all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from make_bags import BEGIN, lines, write_bag
+from node_harness import SEEN, SimClock, Team, all_seen, seconds, wait_until
+from robot_processes import Robots, stream_time
+from siha_ros.msg import AgentState
+
+pytestmark = pytest.mark.ros
+
+VELOCITIES = np.array([[1.0, 0.0], [0.0, -2.0], [0.5, 0.5]])
+
+
+def test_row_1_a_killed_publisher_is_hidden_and_seen_again_once_it_is_back(start, play):
+    robots = play(Robots, ["a0", "a1", "a2", "a3"])
+    node = start()
+    all_seen(node, robots.names)
+    robots.kill("a3")
+    killed = stream_time()
+    wait_until(lambda: node.status("a3") == AgentState.HIDDEN, 3.0, "a3 hidden")
+    first = next(m for _, m in node.states if any(s.status == AgentState.HIDDEN for s in m.agents))
+    assert seconds(first.header.stamp) < killed + 0.3 + 0.2  # silence_timeout and a few ticks
+    node.forget()
+    wait_until(lambda: len(node.states) > 10, 3.0, "output goes on")
+    for _, message in node.states:
+        assert {s.name for s in message.agents if s.status in SEEN} == {"a0", "a1", "a2"}
+    robots.start("a3")
+    all_seen(node, robots.names)
+    assert not node.lines("window reset")
+
+
+def test_row_2_a_bag_in_a_loop_resets_once_each_time_it_begins_anew(start, peer, tmp_path):
+    path = write_bag(tmp_path / "team", "mcap", lines(3.0, VELOCITIES))
+    node = start(input__topic="/{agent}/pose", use_sim_time=True)
+    command = [sys.executable, "-m", "siha_ros.demo.bag_player", str(path), "--loop", "--wait-for", "siha"]
+    player = subprocess.Popen(command, env=os.environ | {"ROS_DOMAIN_ID": str(peer.domain)})
+    try:
+        wait_until(lambda: len(runs(node.states)) == 3, 60.0, f"output of a third loop; log:\n{node.log}")
+        resets, loops = node.lines("window reset"), runs(node.states)
+    finally:
+        player.kill()
+        player.wait()
+    assert len(resets) == 2 and all("time went back by" in line for line in resets)
+    for loop in loops:
+        # The window of 1 s is full once its newest grid time, 0.1 s behind the newest stamp, is 0.9 s after the begin.
+        assert 0.9 - 1e-3 <= seconds(loop[0].header.stamp) - BEGIN < 0.9 + 0.5
+        for message in loop:
+            since = seconds(message.header.stamp) - BEGIN
+            for index, agent in enumerate(message.agents):
+                if agent.status == AgentState.VISIBLE:
+                    expected = VELOCITIES[index] * since + [0.0, index]
+                    assert (agent.pose.position.x, agent.pose.position.y) == pytest.approx(expected, abs=1e-3)
+    assert all(agent.status == AgentState.VISIBLE for agent in loops[0][-1].agents)
+
+
+def runs(states) -> list[list]:
+    """The messages heard, cut where their stamps go back."""
+    messages = [message for _, message in states]
+    back = [b for (a, b) in itertools.pairwise(range(len(messages))) if stamp_of(messages[b]) < stamp_of(messages[a])]
+    return [messages[a:b] for a, b in itertools.pairwise([0, *back, len(messages)])]
+
+
+def stamp_of(message) -> float:
+    return seconds(message.header.stamp)
+
+
+@pytest.mark.parametrize(
+    ("clock", "source", "tolerance"), [(40.0, "header", 4e-5), (120.0, "header", 4e-5), (40.0, "arrival", 0.1)]
+)
+def test_row_6_data_at_120_hz_under_a_slower_clock(start, play, clock, source, tolerance):
+    """By their own stamps the result is the truth, whatever the clock; on arrival, it is as old as the clock's tick."""
+    node = start(use_sim_time=True, stamp_source=source)
+    play(SimClock, rate=clock)
+    robots = play(Team, ["p0", "p1", "p2"], rate=120.0)
+    all_seen(node, robots.names)
+    node.forget()
+    wait_until(lambda: len(node.states) > 15, 4.0, "a second of states")
+    assert not node.lines("window reset")
+    for _, message in node.states:
+        for index, agent in enumerate(sorted(message.agents, key=lambda agent: agent.name)):
+            assert agent.status in SEEN
+            if agent.status == AgentState.VISIBLE:  # tolerance: one sample lost on the way, (2 / 120)^2 / 8
+                expected = Team.position(index, stamp_of(message))
+                p = agent.pose.position
+                assert (p.x, p.y, p.z) == pytest.approx(expected, abs=tolerance)
+
+
+def test_row_7_rates_of_50_to_240_hz_give_the_same_motion(start, play):
+    rates = {"r50": 50.0, "r100": 100.0, "r120": 120.0, "r240": 240.0}
+    for name, rate in rates.items():
+        play(Team, [name], rate=rate)
+    node = start()
+    all_seen(node, list(rates))
+    node.forget()
+    wait_until(lambda: len(node.states) > 20, 4.0, "a second of states")
+    visible = dict.fromkeys(rates, 0)
+    for _, message in node.states:
+        for agent in message.agents:
+            if agent.status == AgentState.VISIBLE:
+                visible[agent.name] += 1
+                p = agent.pose.position
+                # Interpolated with one sample lost on the way: h^2 / 8 at an acceleration of 1 m/s^2.
+                within = (2 / rates[agent.name]) ** 2 / 8
+                assert (p.x, p.y, p.z) == pytest.approx(Team.position(0, stamp_of(message)), abs=within)
+    assert min(visible.values()) > 5, visible
+
+
+def test_row_13_another_frame_is_dropped_counted_and_said_once(start, play):
+    robots = play(Team, ["q0", "q1", "q2", "q3"])
+
+    def edit(name, message):
+        message.header.frame_id = "camera" if name == "q3" else "map"
+        return message
+
+    robots.edit = edit
+    node = start(frame_id="map")
+    all_seen(node, ["q0", "q1", "q2"])
+    wait_until(
+        lambda: int(node.diagnostic("node").get("dropped, other frame", 0)) > 50, 5.0, "drops in the diagnostics"
+    )
+    assert len(node.lines("its frame is 'camera', expected 'map'")) == 1
+    assert all(message.header.frame_id == "map" for _, message in node.states)
+    robots.edit = lambda name, message: setattr(message.header, "frame_id", "map") or message
+    all_seen(node, robots.names)
