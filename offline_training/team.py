@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import siha_ros
+from offline_training.datasets.benchmarks import StateWindows
 from offline_training.datasets.team import TeamWindows
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
@@ -28,6 +30,7 @@ from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.losses import error_table
 
+Windows: TypeAlias = TeamWindows | StateWindows
 CHUNK = 250  # windows that are looked at together
 NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
 
@@ -88,7 +91,7 @@ def new_networks(plan: TeamPlan) -> TeamModules:
 
 
 def sampler(
-    data: TeamWindows, batch: int, visible: tuple[int, ...], agents: int | None = None
+    data: Windows, batch: int, visible: tuple[int, ...], agents: int | None = None
 ) -> Callable[[torch.Generator], Sample]:
     """Random batches of the first ``agents`` (all by default), in the frame of a random one of the numbers ``visible``
     of seen agents, turned at random."""
@@ -104,76 +107,127 @@ def sampler(
 
 
 def train_team(
-    plan: TeamPlan, data: TeamWindows, validation: TeamWindows, folder: Path, *, scale: float, seed: int
+    plan: TeamPlan, data: Windows, validation: Windows, folder: Path, *, scale: float, seed: int
 ) -> TeamModules:
     """Train all networks in ``folder``, going on from the checkpoints there. validation: windows without gaps. scale:
     multiplies every schedule."""
-
-    def steps(count: float) -> int:
-        return max(10, round(count * scale))
 
     torch.manual_seed(seed)
     modules = new_networks(plan)
     agents = data.agents
     fewest = agents - max(plan.hidden_counts)
     for name, nri, count in (("nri", modules.nri, agents), ("nri_visible", modules.nri_visible, fewest)):
-        if nri is None or not plan.steps[name]:
-            continue
-        target = validation.states(slice(None), count)[:1000]
-        train_nri(
-            name,
-            folder,
-            nri,
-            sampler(data, plan.nri_batch, plan.visible_counts if count == agents else (count,), count),
-            target[:, :count],
-            None if validation.edges is None else validation.edges[:1000, :count, :count],
-            Schedule(steps(plan.steps[name]), rate=1e-3, optimiser="muon"),
-            batch=plan.nri_batch,
-            starts=1,
-            seed=seed,
-        )
+        if nri is not None and plan.steps[name]:
+            fit_nri(name, plan, nri, data, validation, folder, agents=count, scale=scale, seed=seed)
     larger: HiddenStatePredictor | None = None
     for hidden in sorted(plan.hidden_counts, reverse=True):
-        visible = agents - hidden
-        share = 1.0 if larger is None else NEXT_SHARE
-        target = validation.states(slice(None), visible)
+        share = scale * (1.0 if larger is None else NEXT_SHARE)
         sa, sg = modules.hsp_sa[hidden], modules.hsp_sg[hidden]
         if larger is not None:
             warm_start(sa, larger)
-        train_hsp_sa(
-            f"hsp_sa_{hidden}",
-            folder,
-            sa,
-            sampler(data, plan.hsp_batch, (visible,)),
-            target,
-            Schedule(steps(plan.steps["hsp_sa"] * share), rate=1e-3, optimiser="muon", validate_every=250),
-            visible=visible,
-            batch=plan.hsp_batch,
-            seed=seed,
-        )
+        fit_hsp_sa(f"hsp_sa_{hidden}", plan, sa, data, validation, folder, hidden=hidden, scale=share, seed=seed)
         warm_start(sg, sa)
-        train_hsp_sg(
-            f"hsp_sg_{hidden}",
-            folder,
-            sg,
-            sa,
-            modules.nri,
-            partial(_fixed_set, data, visible),
-            min(plan.cached, len(data)),
-            target[:1000],
-            Schedule(steps(plan.steps["hsp_sg"] * share), rate=7e-4, optimiser="muon", validate_every=250),
-            visible=visible,
-            batch=plan.hsp_batch,
-            warmup_epochs=plan.warmup_epochs * scale * share,
-            refresh_epochs=plan.refresh_epochs * scale * share,
-            rounds=3,
-            seed=seed,
-        )
+        name = f"hsp_sg_{hidden}"
+        fit_hsp_sg(name, plan, sg, sa, modules.nri, data, validation, folder, hidden=hidden, scale=share, seed=seed)
         larger = sa
     return modules
 
 
-def _fixed_set(data: TeamWindows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Sample:
+def _steps(count: float, scale: float) -> int:
+    return max(10, round(count * scale))
+
+
+def fit_nri(
+    name: str,
+    plan: TeamPlan,
+    nri: NRI,
+    data: Windows,
+    validation: Windows,
+    folder: Path,
+    *,
+    agents: int,
+    scale: float,
+    seed: int,
+) -> None:
+    """The stage of ``plan.steps[name]``: NRI of the first ``agents``. scale: multiplies its schedule."""
+    target = validation.states(slice(None), agents)[:1000]
+    train_nri(
+        name,
+        folder,
+        nri,
+        sampler(data, plan.nri_batch, plan.visible_counts if agents == data.agents else (agents,), agents),
+        target[:, :agents],
+        None if validation.edges is None else validation.edges[:1000, :agents, :agents],
+        Schedule(_steps(plan.steps[name], scale), rate=1e-3, optimiser="muon"),
+        batch=plan.nri_batch,
+        starts=1,
+        seed=seed,
+    )
+
+
+def fit_hsp_sa(
+    name: str,
+    plan: TeamPlan,
+    sa: HiddenStatePredictor,
+    data: Windows,
+    validation: Windows,
+    folder: Path,
+    *,
+    hidden: int,
+    scale: float,
+    seed: int,
+) -> None:
+    """The stage hsp_sa for the last ``hidden`` agents. scale: multiplies its schedule."""
+    visible = data.agents - hidden
+    train_hsp_sa(
+        name,
+        folder,
+        sa,
+        sampler(data, plan.hsp_batch, (visible,)),
+        validation.states(slice(None), visible),
+        Schedule(_steps(plan.steps["hsp_sa"], scale), rate=1e-3, optimiser="muon", validate_every=250),
+        visible=visible,
+        batch=plan.hsp_batch,
+        seed=seed,
+    )
+
+
+def fit_hsp_sg(
+    name: str,
+    plan: TeamPlan,
+    sg: HiddenStatePredictor,
+    sa: HiddenStatePredictor,
+    nri: NRI,
+    data: Windows,
+    validation: Windows,
+    folder: Path,
+    *,
+    hidden: int,
+    scale: float,
+    seed: int,
+) -> None:
+    """The stage hsp_sg for the last ``hidden`` agents. scale: multiplies its schedule, that of the cache too."""
+    visible = data.agents - hidden
+    train_hsp_sg(
+        name,
+        folder,
+        sg,
+        sa,
+        nri,
+        partial(_fixed_set, data, visible),
+        min(plan.cached, len(data)),
+        validation.states(slice(None), visible)[:1000],
+        Schedule(_steps(plan.steps["hsp_sg"], scale), rate=7e-4, optimiser="muon", validate_every=250),
+        visible=visible,
+        batch=plan.hsp_batch,
+        warmup_epochs=plan.warmup_epochs * scale,
+        refresh_epochs=plan.refresh_epochs * scale,
+        rounds=3,
+        seed=seed,
+    )
+
+
+def _fixed_set(data: Windows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Sample:
     return data.states(index, visible, turn), data.known_states(index)
 
 

@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from offline_training.datasets.simulated import SEEDS, SPRINGS_SCALE
-from offline_training.datasets.team import random_rotations
+from offline_training.datasets.benchmarks import SYSTEMS, System
 from offline_training.stages.logs import claim, stage_rows
-from offline_training.systems.charged import simulate_charged
-from offline_training.systems.kuramoto import simulate_kuramoto
-from offline_training.systems.springs import simulate_springs
 from offline_training.team import TeamPlan, train_team
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HSPConfig
@@ -65,88 +58,7 @@ PAPER: dict[str, list[str]] = {  # of the paper's table: by hidden count NRI, HS
         "- 1.2e-1 1.1e-1 | 3.7e-2 1.6e-2 1.6e-2 | - 1.2e-1 1.2e-1 | 58.3 68.5 68.5 | - 58.6 58.6 | - 51.5 51.6",
     ],
 }
-CHARGED_SCALE = Scale(position=5.0, velocity=7.0)  # the walls; nearly the fastest after close encounters
-
-
-@dataclass
-class StateWindows:
-    """n windows of like agents as they are: states f4 ``[n, A, T, D]`` normalised, edges bool ``[n, A, A]``. It offers
-    what training asks of :class:`~offline_training.datasets.team.TeamWindows`, in the world's frame.
-
-    turned: samples may be turned, about the origin and at random: nothing but the agents themselves acts on them.
-    """
-
-    all_states: Tensor
-    edges: Tensor
-    turned: bool
-
-    def __len__(self) -> int:
-        return len(self.all_states)
-
-    @property
-    def agents(self) -> int:
-        """A."""
-        return self.all_states.shape[1]
-
-    def states(
-        self, index: Tensor | slice, visible: int, rotate: torch.Generator | None = None, order: Tensor | None = None
-    ) -> Tensor:
-        """States ``[B, A, T, D]`` of the windows at ``index``."""
-        states = self.all_states[index]
-        if rotate is None or not self.turned:
-            return states
-        turn = random_rotations(len(states), rotate)
-        return torch.cat([part @ turn for part in states.chunk(2, -1)], -1)
-
-    def known_states(self, index: Tensor | slice, order: Tensor | None = None) -> None:
-        """Everything was measured."""
-
-    def draw_order(self, index: Tensor, generator: torch.Generator) -> None:
-        """Agents stay in their order: they are alike already."""
-
-
-@dataclass(frozen=True)
-class System:
-    """A benchmark. simulate(count, frames, agents, seed): normalised states f4[n, A, T, D] and edges. encoder: of
-    trajectories. dims, scale: of the positions in metres, where there are any."""
-
-    simulate: Callable[[int, int, int, int], tuple[NDArray[np.float32], NDArray[np.bool_]]]
-    encoder: str
-    features: int
-    turned: bool
-    scale: Scale
-    minutes: float  # about, for one cell with one hidden agent at scale 1, of two cores
-
-    def windows(self, split: str, count: int, agents: int, frames: int, seed: int) -> StateWindows:
-        """Windows of a split; seeds are apart."""
-        states, edges = self.simulate(count, frames, agents, SEEDS[split] + seed)
-        return StateWindows(torch.from_numpy(states), torch.from_numpy(np.ascontiguousarray(edges)), self.turned)
-
-
-def _springs(count: int, frames: int, agents: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    data = simulate_springs(count, frames, agents=agents, seed=seed)
-    return _scaled(data.positions, data.velocities, SPRINGS_SCALE), data.edges
-
-
-def _charged(count: int, frames: int, agents: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    data = simulate_charged(count, frames, agents=agents, seed=seed)
-    return _scaled(data.positions, data.velocities, CHARGED_SCALE), data.edges
-
-
-def _kuramoto(count: int, frames: int, agents: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    data = simulate_kuramoto(count, frames, agents=agents, seed=seed)
-    return data.normalised(), data.edges
-
-
-def _scaled(positions: NDArray[np.float32], velocities: NDArray[np.float32], scale: Scale) -> NDArray[np.float32]:
-    return np.concatenate([positions / scale.position, velocities / scale.velocity], -1, dtype=np.float32)
-
-
-SYSTEMS = {
-    "springs": System(_springs, "mlp", 4, True, SPRINGS_SCALE, 35.0),
-    "charged": System(_charged, "conv", 4, False, CHARGED_SCALE, 60.0),
-    "kuramoto": System(_kuramoto, "conv", 3, False, Scale(1.0, 1.0), 60.0),
-}
+MINUTES = {"springs": 35.0, "charged": 60.0, "kuramoto": 60.0}  # about, a cell with one hidden agent, on two cores
 
 
 def cell_plan(system: System, hidden: int) -> TeamPlan:
@@ -196,9 +108,10 @@ def run_cell(
     data = system.windows("train", samples, agents, FRAMES, seed)
     validation = system.windows("validation", min(2000, samples), agents, FRAMES, seed)
     plan = replace(plan, cached=min(plan.cached, samples))
-    modules = train_team(plan, data, validation, folder, scale=scale, seed=seed)  # type: ignore[arg-type]
+    modules = train_team(plan, data, validation, folder, scale=scale, seed=seed)
     del data
     held_out = system.windows("test", test, agents, FRAMES + FUTURE, seed)
+    assert held_out.edges is not None
     task = Task(held_out.all_states, held_out.edges.numpy(), hidden, 0, FRAMES, True)
     answers = network_answers(modules.networks(), 5, task, progress=True)
     space = Space(2, system.scale)
@@ -237,7 +150,7 @@ def table1(
     table = ""
     for count in hidden:
         for name in systems:
-            whole = SYSTEMS[name].minutes * (VISIBLE + count) / (VISIBLE + 1)
+            whole = MINUTES[name] * (VISIBLE + count) / (VISIBLE + 1)
             scale = 1.0 if minutes is None else min(1.0, minutes / whole)
             place = folder / f"{name}_{count}"
             run_cell(name, count, place, scale=round(scale, 3), samples=samples, test=test, seed=seed)
