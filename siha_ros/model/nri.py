@@ -35,6 +35,7 @@ class NRIConfig:
         both directions.
     output_gain: scale of the decoder's last layer at the start; 1 is PyTorch's default. Small steps start better.
     variance: fixed variance of the Gaussian likelihood. temperature, hard: of the Gumbel-Softmax sample.
+    argmax_graph: the inferred graph A is the likeliest type of each edge instead of its probabilities.
     teacher_forcing: true states are fed in every so many steps.
     prior: edge type probabilities; None is uniform.
     """
@@ -53,6 +54,7 @@ class NRIConfig:
     variance: float = 5e-5
     temperature: float = 0.5
     hard: bool = False
+    argmax_graph: bool = False
     teacher_forcing: int = 10
     prior: list[float] | None = None
 
@@ -216,8 +218,12 @@ class NRI(nn.Module):
         self.decoder = Decoder(config)
 
     def graph(self, x: Tensor) -> Tensor:
-        """Edge type probabilities ``[B, A, A, K]`` of trajectories ``[B, A, T, D]``: g_NRI of the paper."""
-        return incoming_to_matrix(torch.softmax(self.encoder(x), -1))
+        """Edge type probabilities ``[B, A, A, K]`` of trajectories ``[B, A, T, D]``, or the likeliest types one-hot:
+        g_NRI of the paper."""
+        logits = self.encoder(x)
+        if self.config.argmax_graph:
+            return incoming_to_matrix(F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype))
+        return incoming_to_matrix(torch.softmax(logits, -1))
 
     def sample(self, logits: Tensor) -> Tensor:
         """Gumbel-Softmax sample of logits ``[B, A, A - 1, K]`` (appendix A.1); one-hot forward when ``hard``."""

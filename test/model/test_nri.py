@@ -240,6 +240,16 @@ def test_tied_graph_is_symmetric_and_the_mean_of_both_directions():
     assert torch.allclose(logits.double(), (free + free.transpose(1, 2)) / 2, atol=1e-5)
 
 
+def test_argmax_graph_is_the_likeliest_type_of_each_edge():
+    probable, certain = make_nri(edge_types=3), make_nri(edge_types=3, argmax_graph=True)
+    certain.load_state_dict(probable.state_dict())
+    x = trajectories()
+    graph = certain.graph(x)
+    off_diagonal = ~torch.eye(AGENTS, dtype=torch.bool)
+    assert torch.equal(graph.argmax(-1)[:, off_diagonal], probable.graph(x).argmax(-1)[:, off_diagonal])
+    assert torch.equal(graph.sum(-1), off_diagonal.to(x).expand(3, -1, -1)) and set(graph.unique().tolist()) == {0, 1}
+
+
 def test_message_passing_has_the_gradients_it_claims():
     decoder = make_nri(edge_types=3).decoder
     x = trajectories(batch=1)[:, :, 0].requires_grad_()
