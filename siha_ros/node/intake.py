@@ -17,6 +17,7 @@ from siha_ros.node.discovery import unmatched
 from siha_ros.node.inputs import Input
 from siha_ros.node.parameters import Parameters
 from siha_ros.window.sliding_window import SlidingWindow
+from siha_ros.window.visibility import valid_orientations
 
 INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
 
@@ -99,8 +100,8 @@ class Intake:
                 self._warn(line)
         names = [self._names.get(name, name) for name in sample.names] if self._names else sample.names
         if sample.orientations is not None:
-            valid = np.isfinite(sample.orientations).all(axis=1) & sample.orientations.any(axis=1)
-            self.oriented |= {names[index]: stamp for index in np.flatnonzero(valid).tolist()}
+            valid = np.flatnonzero(valid_orientations(sample.orientations)).tolist()
+            self.oriented |= {names[index]: stamp for index in valid}
         self._window.add_frame(
             stamp,
             sample.positions,

@@ -19,7 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 from siha_ros.window.grid import STAMP_TOLERANCE
 from siha_ros.window.rings import SampleRings, grown
 from siha_ros.window.types import Status, Window
-from siha_ros.window.visibility import FARTHEST, Cause, Visibility, VisibilityParameters, unseen_causes
+from siha_ros.window.visibility import (
+    FARTHEST,
+    Cause,
+    Visibility,
+    VisibilityParameters,
+    unseen_causes,
+    valid_orientations,
+)
 
 LARGEST_STAMP = 1e11
 """A stamp beyond this (s) is not in seconds."""
@@ -414,7 +421,7 @@ class SlidingWindow:
             self._heights[index[newest]] = frame.positions[rows[newest], 2]
         if frame.orientations is not None:
             quaternions = frame.orientations[rows]
-            valid = newest & np.isfinite(quaternions).all(axis=1) & quaternions.any(axis=1)
+            valid = newest & valid_orientations(quaternions)
             self._orientations[index[valid]] = quaternions[valid]
 
     def _bridge(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:

@@ -87,6 +87,13 @@ def unseen_causes(
     return causes
 
 
+def valid_orientations(orientations: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """bool[n]: whether quaternions f8[n, 4] are orientations, once divided by their length: neither NaN nor next to
+    nothing nor beyond all measure."""
+    largest = np.abs(orientations).max(axis=1)
+    return np.asarray((largest > 1e-3) & (largest < 1e3))
+
+
 class Visibility:
     """Who of a group's agents is shown (believed to be seen), since when not, and why.
 

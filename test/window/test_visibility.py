@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from siha_ros.window.visibility import Cause, Visibility, VisibilityParameters, unseen_causes
+from siha_ros.window.visibility import Cause, Visibility, VisibilityParameters, unseen_causes, valid_orientations
 
 ALL = np.array([0])
 
@@ -42,6 +42,13 @@ def test_causes_by_hand():
     ]
     assert unseen_causes(positions, tracked, orientations).tolist() == expected
     assert unseen_causes(np.zeros((1, 3)), np.array([True])).tolist() == [Cause.SEEN]  # no quaternion to tell by
+
+
+def test_what_is_an_orientation():
+    valid = [[0.0, 0.0, 0.0, 1.0], [0.5, -0.5, 0.5, -0.5], [0.0, 2.0, 0.0, 0.0]]
+    none = [[0.0] * 4, [np.nan, 0, 0, 1], [0, 0, np.inf, 1], [5e-324] * 4, [1e308, 0, 0, 1]]
+    assert valid_orientations(np.array(valid + none)).tolist() == [True] * 3 + [False] * 5
+    assert valid_orientations(np.zeros((0, 4))).tolist() == []
 
 
 def test_shown_after_time_and_samples():

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siha_ros.node.inputs.sample import Sample
+from siha_ros.window.visibility import FARTHEST, valid_orientations
 
 
 def position_of(pose: Any) -> tuple[float, float, float]:
@@ -23,10 +24,10 @@ def orientation_of(pose: Any) -> tuple[float, float, float, float]:
 
 
 def rotated(vector: NDArray[np.float64], orientation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """f8[3]: `vector` turned by a quaternion x, y, z, w of any length; NaN where that is zero or not finite."""
-    axis, w, square = orientation[:3], orientation[3], orientation @ orientation
-    if not np.isfinite(square) or square == 0.0:
+    """f8[3]: `vector` turned by a quaternion x, y, z, w of any length; NaN where either is no such thing."""
+    if not (valid_orientations(orientation[None])[0] and (np.abs(vector) < FARTHEST).all()):
         return np.full(3, np.nan)
+    axis, w, square = orientation[:3], orientation[3], orientation @ orientation
     return vector + 2.0 * np.cross(axis, np.cross(axis, vector) + w * vector) / square
 
 
