@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from siha_ros.arguments import duration, factor, positive, seed
+from siha_ros.cli_bench import bench_options
 from siha_ros.cli_data import data_options
 from siha_ros.cli_reproduce import reproduce_options
 from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
@@ -77,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     _evaluate_options(commands)
     _replay_options(commands)
     reproduce_options(commands)
-    _bench_options(commands)
+    bench_options(commands)
     bundle = commands.add_parser("bundle", help="look into a bundle").add_subparsers(metavar="COMMAND", required=True)
     info = bundle.add_parser("info", help="what a bundle holds, what it is for, and how good it is")
     info.add_argument("bundle", metavar="DIR", help="folder of a bundle, or the name of a shipped one")
@@ -174,7 +175,13 @@ def _evaluate_options(commands: Any) -> None:
         "--data", type=Path, default=None, metavar="FOLDER", help="a body: folder with one .asf file and its .amc files"
     )
     who = evaluate.add_mutually_exclusive_group()
-    who.add_argument("--hide", metavar="LIMB", default=None, help="a body: the limb that is hidden")
+    who.add_argument(
+        "--hide",
+        metavar="LIMB|A,B",
+        default=None,
+        help="a body: the limb or the joints that are hidden; with --losses also limbs, halves or joints: a random limb "
+        "(default), upper or lower half of one, or joint each time",
+    )
     who.add_argument(
         "--hidden", type=positive, default=None, metavar="N", help="like agents: how many are hidden (default: 2)"
     )
@@ -282,34 +289,7 @@ def _replay(options: argparse.Namespace) -> None:
     replay_command(options)
 
 
-# bench, bundle info
-
-
-def _bench_options(commands: Any) -> None:
-    bench = commands.add_parser("bench", help="speed of training, and of one window of the shipped bundles")
-    bench.add_argument(
-        "--bundles", nargs="*", default=None, metavar="DIR", help="bundles to measure (default: the shipped ones)"
-    )
-    bench.add_argument("--repeats", type=positive, default=200, help="windows measured (default: %(default)s)")
-    bench.add_argument(
-        "--threads",
-        type=positive,
-        nargs="*",
-        default=None,
-        help="numbers of threads of PyTorch (default: 1 and all cores)",
-    )
-    bench.add_argument("--no-training", action="store_true", help="leave the training speeds out")
-    bench.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the report there too")
-    bench.set_defaults(run=_bench)
-
-
-def _bench(options: argparse.Namespace) -> None:
-    from siha_ros.bench import bench, table
-
-    _check_writable(options.json)
-    report = bench(options.bundles, options.repeats, options.threads, training=not options.no_training)
-    print(table(report))
-    _write_json(options.json, report)
+# bundle info
 
 
 def _bundle_info(options: argparse.Namespace) -> None:

@@ -25,6 +25,7 @@ from siha_ros.tables import columns
 from siha_ros.window.types import WindowEstimator
 
 TEAM_SAMPLES, BODY_SAMPLES = 2000, 400
+MANY = LIMBS, HALVES, JOINTS = "limbs", "halves", "joints"  # --hide with --losses: a random one of these each time
 
 
 def evaluate_command(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -134,20 +135,15 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         raise ValueError(f"--data {options.data}: the bundle was trained on {', '.join(used)}")
     if not trials:
         raise ValueError(f"--data {options.data}: none of the {options.split} trials {', '.join(numbers)} is there")
-    if options.hide is None and not options.losses:
-        raise ValueError(f"--hide LIMB is needed, one of {', '.join(config.limbs)}")
-    if options.hide is not None and options.hide not in config.limbs:
-        raise ValueError(f"--hide {options.hide}: expected one of {', '.join(config.limbs)}")
+    if not options.losses and options.hide in (None, *MANY):
+        raise ValueError(f"--hide LIMB is needed, one of {', '.join(config.limbs)}, or joints A,B")
+    sets = hidden_sets(config, options.hide)
     index = {name: number for number, name in enumerate(trials[0].joints)}
-    limbs = {
-        limb: np.array([index[joint] for joint in joints])
-        for limb, joints in config.limbs.items()
-        if options.hide in (None, limb)
-    }
+    hidden = {name: np.array([index[joint] for joint in joints]) for name, joints in sets.items()}
     data = f"CMU motion capture, {options.split} trials {', '.join(trial.name for trial in trials)}"
     methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator)}
     if options.losses:
-        runs = body_losses(trials, limbs, options.losses, config.window * config.dt, options.seed)
+        runs = body_losses(trials, hidden, options.losses, config.window * config.dt, options.seed)
         return _losses(options, config, methods, runs, data, options.seed)
     methods = {"hsp_sa": guess_alone(estimator), **methods}
     frames = config.window + config.horizon
@@ -158,7 +154,7 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
     result = evaluate(
         estimator.bundle,
         recording,
-        limbs[options.hide],
+        hidden[options.hide],
         methods,
         lost_at=lost_at,
         data=data,
@@ -166,6 +162,25 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         progress=True,
     )
     return result, evaluation_table(result)
+
+
+def hidden_sets(config: BundleConfig, hide: str | None) -> dict[str, list[str]]:
+    """Joints that hide together, by name: what ``--hide`` says of a body. Raises ValueError for what it has not."""
+    limbs = config.limbs
+    if hide in (None, LIMBS):
+        return limbs
+    if hide == HALVES:
+        near = {f"{limb}_near": joints[: len(joints) // 2] for limb, joints in limbs.items()}
+        return near | {f"{limb}_far": joints[len(joints) // 2 :] for limb, joints in limbs.items()}
+    if hide == JOINTS:
+        return {joint: [joint] for joint in config.agent_names}
+    assert hide is not None
+    joints = limbs.get(hide) or hide.split(",")
+    if unknown := [joint for joint in joints if joint not in config.agent_names]:
+        raise ValueError(
+            f"--hide {unknown[0]}: expected joints of {config.name}, {', '.join(MANY)} or one of {', '.join(limbs)}"
+        )
+    return {hide: joints}
 
 
 def _losses(
