@@ -17,6 +17,7 @@ from siha_ros.arguments import duration, factor, positive, seed
 from siha_ros.cli_bench import bench_options
 from siha_ros.cli_data import data_options
 from siha_ros.cli_reproduce import reproduce_options
+from siha_ros.cli_train_config import config_options, with_config
 from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
 
 EXTERNAL = {
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if arguments and arguments[0] in EXTERNAL:
             return _external(arguments[0], arguments[1:])
-        options = _parser().parse_args(with_folder(arguments, ("springs_team", "body", COMMAND)))
+        options = _parser().parse_args(with_folder(with_config(arguments), ("springs_team", "body", "config", COMMAND)))
         if isinstance(threads := getattr(options, "threads", None), int):
             os.environ["OMP_NUM_THREADS"] = str(threads)
         run: Callable[[argparse.Namespace], None] = options.run
@@ -114,6 +115,7 @@ def _train_options(commands: Any) -> None:
         "--out", type=Path, default=Path("bundles/body"), help="folder of the bundle (default: %(default)s)"
     )
     body.set_defaults(run=_train_body)
+    config_options(train)
     for command in (springs, body, folder_options(train)):
         command.add_argument(
             "--work",
@@ -179,8 +181,8 @@ def _evaluate_options(commands: Any) -> None:
         "--hide",
         metavar="LIMB|A,B",
         default=None,
-        help="a body: the limb or the joints that are hidden; with --losses also limbs, halves or joints: a random limb "
-        "(default), upper or lower half of one, or joint each time",
+        help="a body: the limb or the joints that are hidden; with --losses also limbs, halves or joints: a random "
+        "limb (default), upper or lower half of one, or joint each time",
     )
     who.add_argument(
         "--hidden", type=positive, default=None, metavar="N", help="like agents: how many are hidden (default: 2)"
