@@ -347,7 +347,9 @@ class SlidingWindow:
         recent = self._visibility.last_message >= self.newest - p.silence_timeout
         heard = jumped.union(name for name, is_recent in zip(self.names, recent, strict=True) if is_recent)
         stamps = [suspect.stamp for suspect in self._suspects]
-        if not jumped or (2 * len(jumped) <= len(heard) and max(stamps) - min(stamps) < p.silence_timeout):
+        if len(stamps) < 2 or not jumped:  # one stray message, even one that holds the whole group, is no jump
+            return
+        if 2 * len(jumped) <= len(heard) and max(stamps) - min(stamps) < p.silence_timeout:
             return
         confirmed, gap = list(self._suspects), stamps[0] - self.newest
         self._suspects.clear()

@@ -224,6 +224,18 @@ def test_one_agent_with_foreign_stamps_does_not_reset_the_others():
     assert result.observed[:3].all() and (result.status[:3] == Status.VISIBLE).all()
 
 
+def test_one_message_that_holds_the_whole_group_is_no_jump_and_two_are():
+    window = team(TEAM)
+    for number, stamp in enumerate(20.0 + np.arange(150) / 50):
+        stray = (stamp + 10.0 * (number % 3 - 1)) if number % 10 == 5 else stamp
+        window.add_frame(stray, np.array([path(agent, stamp) for agent in range(4)]))
+    assert window.resets == 0 and window.rejected["stamp far from the group's"] == 4 * 10  # of 15, 5 are as they were
+    assert window.window().observed.all()
+    for stamp in (10.0, 10.02):
+        window.add_frame(stamp, np.array([path(agent, stamp) for agent in range(4)]))
+    assert window.resets == 1 and window.newest == 10.02
+
+
 def test_the_first_stamp_may_be_wrong():
     window = team()
     window.add(Observation(9000.0, "team", "r0", path(0, 9.0)))
