@@ -20,6 +20,7 @@ from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.visibility import valid_orientations
 
 INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
+MOST_SAID = 64  # kinds of trouble: a stream that brings another frame or group with every message fills no log
 
 
 class Intake:
@@ -78,12 +79,12 @@ class Intake:
             return self._drop("stamp 0", cause if from_header else "the node's clock is 0: nothing on /clock?")
         self.frame_id = self.frame_id or header.frame_id
         if header.frame_id and header.frame_id != self.frame_id:
-            expected = f"its frame is {header.frame_id!r}, expected {self.frame_id!r}"
+            expected = f"its frame is {header.frame_id!r:.60}, expected {self.frame_id!r}"
             return self._drop("other frame", expected, header.frame_id)
         named = getattr(message, "group", "")
         self.group = self.group or named or self._default_group
         if named and named != self.group:
-            return self._drop("other group", f"its group is {named!r}, expected {self.group!r}", named)
+            return self._drop("other group", f"its group is {named!r:.60}, expected {self.group!r}", named)
         try:
             sample = self.source.read(message, agent)
         except ValueError as error:
@@ -116,6 +117,6 @@ class Intake:
 
     def _drop(self, reason: str, text: str, key: str = "") -> None:
         self.dropped[reason] += 1
-        if (reason, key) not in self._said:
+        if (reason, key) not in self._said and len(self._said) < MOST_SAID:
             self._said.add((reason, key))
             self._warn(f"message dropped: {text} (said once)")

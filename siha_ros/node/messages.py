@@ -217,9 +217,12 @@ def _orientation_is_measured(scene: Scene, index: int) -> bool:
     return bool(scene.window.status[index] == Status.VISIBLE and scene.oriented[index])
 
 
+LONGEST_TOKEN = 100  # of the 247 characters that a topic may have
+
+
 def topic_token(name: str) -> str:
-    """An agent's name as a part of a topic name: what ROS does not allow becomes an underscore."""
-    token = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    """An agent's name as a part of a topic name: what ROS does not allow becomes an underscore, what is long is cut."""
+    token = re.sub(r"[^A-Za-z0-9_]", "_", name[:LONGEST_TOKEN])
     return token if token[:1].isalpha() or token[:1] == "_" else f"_{token}"
 
 
@@ -237,9 +240,9 @@ def output_messages(*, body: bool) -> dict[str, tuple[str, Callable[[Scene], Any
 RECOVERED_TYPE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 
 
-def recovered_topic(name: str) -> str:
+def recovered_topic(name: str, suffix: str = "") -> str:
     """Topic of an agent's `recovered_message` under the node's name."""
-    return f"recovered/{topic_token(name)}/pose"
+    return f"recovered/{topic_token(name)}{suffix}/pose"
 
 
 def distinct_topics(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
@@ -249,7 +252,7 @@ def distinct_topics(names: Iterable[str], known: Mapping[str, str]) -> dict[str,
     """
     topics = dict(known)
     for name in sorted(set(names) - set(known), key=lambda name: (topic_token(name) != name, name)):
-        tries = (recovered_topic(name + suffix) for suffix in ("", *(f"_{n}" for n in range(2, len(topics) + 3))))
+        tries = (recovered_topic(name, suffix) for suffix in ("", *(f"_{n}" for n in range(2, len(topics) + 3))))
         topics[name] = next(topic for topic in tries if topic not in topics.values())
     return {name: topic for name, topic in topics.items() if name not in known}
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from rclpy.node import Node
     from rclpy.publisher import Publisher
 
+MOST_RECOVERED = 256  # publishers of agents that are kept, also while a window that starts anew is without them
+
 
 class Outputs:
     """The publishers of a configured node; a topic that nobody hears is not made."""
@@ -62,7 +64,8 @@ class Outputs:
             self._marker_publisher.publish(self._markers.message(scene))
 
     def _join(self, names: Sequence[str]) -> None:
-        """Make the publishers of agents that are new, each on a topic of its own."""
+        """Make the publishers of agents that are new, each on a topic of its own; where names come and go, those of
+        agents long gone make room."""
         assert self._recovered is not None
         for name, topic in distinct_topics(names, self._topics).items():
             if topic != recovered_topic(name):
@@ -71,6 +74,10 @@ class Outputs:
                 )
             self._topics[name] = topic
             self._recovered[name] = self._publisher(RECOVERED_TYPE, f"~/{topic}")
+        if len(self._recovered) > MOST_RECOVERED:
+            for name in self._recovered.keys() - set(names):
+                self._node.destroy_publisher(self._recovered.pop(name))
+                del self._topics[name]
 
     def clear_markers(self) -> None:
         """Take everything that was drawn off the screen."""

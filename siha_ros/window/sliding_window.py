@@ -526,14 +526,14 @@ class SlidingWindow:
 
     def _reject(self, reason: str, frame: _Frame) -> None:
         if not self.rejected[reason]:
-            self._note(f"sample of {', '.join(frame.names[:3])} not used: {reason}")
+            self._note(f"sample of {', '.join(frame.names[:3]):.60} not used: {reason}")
         self.rejected[reason] += len(frame.names)
 
     def _reject_name(self, reason: str, name: str) -> None:
         self.rejected[reason] += 1
         if name not in self._unknown and len(self._unknown) < NOTES_KEPT:
             self._unknown.add(name)
-            self._note(f"sample of {name} not used: {reason}")
+            self._note(f"sample of {name:.60} not used: {reason}")
 
     def _note(self, text: str) -> None:
         self._notes.append(text)

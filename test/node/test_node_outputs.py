@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from siha_ros.msg import AgentState  # noqa: E402
 from siha_ros.node import messages  # noqa: E402
 from siha_ros.node.markers import FLAT, MarkerScene  # noqa: E402
 from siha_ros.node.messages import Scene  # noqa: E402
+from siha_ros.node.outputs import Outputs  # noqa: E402
 from siha_ros.window.types import Estimate, Forecast, Status, Window  # noqa: E402
 
 HALF = math.sqrt(0.5)
@@ -200,6 +203,38 @@ def test_agents_that_would_share_a_topic_get_one_each_whatever_their_order():
         "a_b_2": "recovered/a_b_2/pose",
         "a.b": "recovered/a_b_3/pose",
     }
+
+
+def test_long_names_are_cut_and_still_told_apart():
+    first, second = "x" * 300 + "1", "x" * 300 + "2"
+    short = "x" * 100
+    expected = {first: f"recovered/{short}/pose", second: f"recovered/{short}_2/pose"}
+    assert messages.distinct_topics([second, first], {}) == expected
+
+
+class CountingNode:
+    """In the place of a node: the publishers that are there."""
+
+    def __init__(self) -> None:
+        self.publishers = []
+
+    def create_publisher(self, kind, topic, qos, **more):
+        self.publishers.append(topic)
+        return SimpleNamespace(get_subscription_count=lambda: 0, topic=topic)
+
+    def destroy_publisher(self, publisher) -> None:
+        self.publishers.remove(publisher.topic)
+
+
+def test_publishers_of_agents_that_come_and_go_do_not_grow_without_end():
+    node = CountingNode()
+    outputs = Outputs(node, body=False, markers=MarkerScene(size=0.2, edge_threshold=0.5))
+    others = len(node.publishers)
+    whole = scene()
+    for number in range(200):
+        names = [f"a{number}", f"b{number}", f"c{number}"]
+        outputs.publish(replace(whole, estimate=replace(whole.estimate, names=names)))
+        assert f"~/recovered/a{number}/pose" in node.publishers and len(node.publishers) - others <= 256
 
 
 def test_markers_show_status_spread_edges_and_forecast():
