@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -213,14 +213,16 @@ def test_long_names_are_cut_and_still_told_apart():
 
 
 class CountingNode:
-    """In the place of a node: the publishers that are there."""
+    """In the place of a node: the topics of the publishers that are there, and nobody listens."""
 
     def __init__(self) -> None:
         self.publishers = []
 
     def create_publisher(self, kind, topic, qos, **more):
         self.publishers.append(topic)
-        return SimpleNamespace(get_subscription_count=lambda: 0, topic=topic)
+        publisher = Mock(topic=topic)
+        publisher.get_subscription_count.return_value = 0
+        return publisher
 
     def destroy_publisher(self, publisher) -> None:
         self.publishers.remove(publisher.topic)
