@@ -1,0 +1,169 @@
+"""Fuzz: whatever is sent, as any type of input, nothing breaks, nothing that is not finite is published, and the
+stream that comes after is seen as it is.
+
+Short in the suite, 100,000 messages of every type in `make soak`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from hold_node import HoldEstimator
+from node_harness import SEEN, Player, Team, all_seen, finite, wait_until
+from odd_messages import fill, mutate
+from rclpy.serialization import serialize_message
+from siha_ros.msg import Forecast, HiddenTrajectories, InteractionGraph
+from visualization_msgs.msg import MarkerArray
+
+from siha_ros.node.inputs import make_input, message_type
+from siha_ros.node.intake import Intake
+from siha_ros.node.markers import MarkerScene
+from siha_ros.node.messages import output_messages, recovered_message, states_message
+from siha_ros.node.parameters import INPUT_TYPES, Parameters
+from siha_ros.node.pipeline import Pipeline
+from siha_ros.window.sliding_window import SlidingWindow
+
+NAMES = ["r0", "r1", "r2", "r3"]
+RATE = 50.0  # Hz of each agent
+OUTPUTS = {
+    "trajectories": HiddenTrajectories,
+    "graph": InteractionGraph,
+    "forecast": Forecast,
+    "markers": MarkerArray,
+}
+
+
+class FiniteSink:
+    """Makes every message of every scene, and checks each number of it."""
+
+    def __init__(self, body: bool) -> None:
+        self._makers = [make for _, make in output_messages(body=body).values()]
+        self._markers, self.states = MarkerScene(0.1, 0.5), None
+
+    def publish(self, scene) -> None:
+        messages = [make(scene) for make in self._makers]
+        messages += [recovered_message(scene, index) for index in range(len(scene.window.names))]
+        messages.append(self._markers.message(scene))
+        for message in messages:
+            assert finite(message), message
+        self.states = states_message(scene)
+
+    def clear_markers(self) -> None:
+        assert finite(self._markers.clear())
+
+
+class Storm:
+    """The node's own way from messages to outputs, with its clock in the test's hands."""
+
+    def __init__(self, kind: str, fixed: bool, tmp_path) -> None:
+        self.kind, self.source = message_type(kind), make_input(kind, NAMES)
+        estimator = HoldEstimator(tmp_path / "team")
+        estimator.bundle.config.agent_names = NAMES if fixed else []
+        self.said: list[str] = []
+        window = SlidingWindow(0.1, 10, 2, NAMES if fixed else None)
+        self.intake = Intake(window, Parameters(), "team", self.said.append)
+        self.intake.source, self.sink = self.source, FiniteSink(body=fixed)
+        self.pipeline = Pipeline(self.intake, window, estimator, self.sink, self.said.append, clock=lambda: self.clock)
+        self.moment, self.clock = 1000.0, 50.0
+
+    def send(self, odd) -> None:
+        """One stamp of all agents, each message passed through `odd`."""
+        self.moment, self.clock = self.moment + 1 / RATE, self.clock + 1 / RATE
+        for index, name in enumerate(NAMES if self.source.per_agent else [""]):
+            message = odd(fill(self.kind(), self.moment, NAMES, index))
+            if message is not None:
+                self.intake.push(message, name, self.moment, self.clock)
+        self.pipeline.step()
+
+
+class Weather:
+    """Passes messages through, or not: as they are, with one odd value, with several, or not at all."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.count = np.random.default_rng(seed), 0
+
+    def __call__(self, message):
+        self.count += 1
+        draw = self.random.random()
+        if draw < 0.5 or self.count <= 2 * len(NAMES):  # the first say which frame and group the stream is of
+            return message
+        if draw < 0.6:
+            return None
+        return mutate(message, self.random, 0.0 if draw < 0.8 else 0.1 if draw < 0.95 else 0.5)
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["open", "fixed"])
+@pytest.mark.parametrize("count", [800, pytest.param(50_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", INPUT_TYPES)
+def test_odd_messages_break_nothing(kind, count, fixed, tmp_path):
+    storm, weather = Storm(kind, fixed, tmp_path), Weather(count + fixed)
+    while weather.count < count:
+        storm.send(weather)
+    assert storm.pipeline.estimates > count / 40, storm.said
+    assert all(len(line) < 500 and "\n" not in line for line in storm.said)
+    storm.moment, storm.clock = storm.moment + 10.0, storm.clock + 10.0
+    for _ in range(round(2 * RATE)):
+        storm.send(lambda message: message)
+    seen = {state.name: state.pose.position for state in storm.sink.states.agents if state.status in SEEN}
+    assert set(seen) == set(NAMES), storm.said
+    moment = storm.sink.states.header.stamp.sec + 1e-9 * storm.sink.states.header.stamp.nanosec
+    for index, name in enumerate(NAMES):
+        assert (seen[name].x, seen[name].y) == pytest.approx(Team.position(index, moment)[:2], abs=1e-3)
+
+
+class Stream(Player):
+    """A message type on its topics over DDS, through weather and, of every tenth message, with bits of it flipped."""
+
+    def __init__(self, peer, kind: str, weather: Weather | None) -> None:
+        self.kind, self.weather = message_type(kind), weather
+        self.per_agent = make_input(kind, NAMES).per_agent
+        topics = [f"/{name}/pose" for name in NAMES] if self.per_agent else ["/all"]
+        self.publishers = [peer.node.create_publisher(self.kind, topic, 10) for topic in topics]
+        super().__init__(peer, RATE)
+
+    def publish(self, moment: float) -> None:
+        for index, publisher in enumerate(self.publishers):
+            message = fill(self.kind(), moment, NAMES, index)
+            if self.weather is not None:
+                message = self.weather(message)
+            if message is not None and self.weather is not None and self.weather.random.random() < 0.1:
+                message = self.flipped(serialize_message(message))
+            if message is not None:
+                publisher.publish(message)
+
+    def flipped(self, data: bytes) -> bytes:
+        """A serialised message with a few bits the other way round, and sometimes cut short."""
+        random, content = self.weather.random, bytearray(data)
+        for place in random.integers(4, len(content), random.integers(1, 5)):  # 4 bytes say how the rest is written
+            content[place] ^= 1 << random.integers(8)
+        return bytes(content[: random.integers(4, len(content))] if random.random() < 0.3 else content)
+
+    def close(self) -> None:
+        super().close()
+        self.peer.run(lambda: [self.peer.node.destroy_publisher(publisher) for publisher in self.publishers])
+
+
+SHORT = ("geometry_msgs/msg/PoseStamped", "siha_ros/msg/SkeletonFrame")
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [(kind, 600) for kind in SHORT] + [pytest.param(kind, 20_000, marks=pytest.mark.soak) for kind in INPUT_TYPES],
+)
+def test_odd_messages_over_dds_leave_the_node_as_it_was(start, play, kind, count):
+    topic = "/{agent}/pose" if make_input(kind, NAMES).per_agent else "/all"
+    node = start(input__type=kind, input__topic=topic)
+    outputs = [node.listen(name, kind) for name, kind in OUTPUTS.items()]
+    stream = play(Stream, kind, Weather(count))
+    wait_until(lambda: stream.weather.count >= count, 60.0 + count / RATE, f"{count} messages")
+    assert len(node.states) > 15, node.log
+    stream.weather = None
+    node.reset()  # what an open group has taken for agents is forgotten
+    all_seen(node, NAMES)
+    assert "Traceback" not in node.log and not node.lines("estimate failed")
+    assert all(finite(message) for heard in (node.states, *outputs) for _, message in heard)
+    assert all(heard for heard in outputs)
