@@ -5,7 +5,7 @@ measured of them for a bundle.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -35,6 +35,14 @@ CHUNK = 250  # windows that are looked at together
 NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
 
 
+SCHEDULES = {  # of which a plan tells the steps
+    "nri": Schedule(0, rate=1e-3, optimiser="muon"),
+    "nri_visible": Schedule(0, rate=1e-3, optimiser="muon"),
+    "hsp_sa": Schedule(0, rate=1e-3, optimiser="muon", validate_every=250),
+    "hsp_sg": Schedule(0, rate=7e-4, optimiser="muon", validate_every=250),
+}
+
+
 @dataclass(frozen=True)
 class TeamPlan:
     """How the networks of a team are made and trained.
@@ -43,7 +51,11 @@ class TeamPlan:
     whose frame NRI's samples stand. nri, hsp: hyper-parameters (``hidden`` and ``alphas`` of the latter are set here).
     visible_only: an NRI of the visible agents alone beside the other, the paper's baseline. steps: of the stages nri,
     nri_visible, hsp_sa, hsp_sg; of the latter two for the largest number of hidden agents. cached: windows of the fixed
-    set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set.
+    set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set. schedules: of the stages, but
+    for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. rotate: samples are turned at random. warm:
+    HSP-sg starts from the weights of HSP-sa. ordered: hidden agents have names, slots are not matched to them. rounds:
+    of the refinement that validates HSP-sg; None: by a structure cache of the validation set, as the paper. checks:
+    windows that validate NRI and HSP-sg.
     """
 
     hidden_counts: tuple[int, ...]
@@ -57,6 +69,17 @@ class TeamPlan:
     cached: int = 256_000
     warmup_epochs: float = 2.0
     refresh_epochs: float = 1.5
+    schedules: dict[str, Schedule] = field(default_factory=lambda: dict(SCHEDULES))
+    starts: int | None = 1
+    rotate: bool = True
+    warm: bool = True
+    ordered: bool = False
+    rounds: int | None = 3
+    checks: int = 1000
+
+    def schedule(self, stage: str, scale: float) -> Schedule:
+        """Of a stage, ``scale`` times as long as it is planned."""
+        return replace(self.schedules[stage], steps=max(10, round(self.steps[stage] * scale)))
 
 
 @dataclass
@@ -91,16 +114,16 @@ def new_networks(plan: TeamPlan) -> TeamModules:
 
 
 def sampler(
-    data: Windows, batch: int, visible: tuple[int, ...], agents: int | None = None
+    data: Windows, batch: int, visible: tuple[int, ...], agents: int | None = None, rotate: bool = True
 ) -> Callable[[torch.Generator], Sample]:
     """Random batches of the first ``agents`` (all by default), in the frame of a random one of the numbers ``visible``
-    of seen agents, turned at random."""
+    of seen agents, turned at random unless ``rotate`` is off."""
 
     def sample(generator: torch.Generator) -> Sample:
         index = torch.randint(0, len(data), (batch,), generator=generator)
         count = visible[int(torch.randint(0, len(visible), (1,), generator=generator))]
         order = data.draw_order(index, generator)
-        states, known = data.states(index, count, generator, order), data.known_states(index, order)
+        states, known = data.states(index, count, generator if rotate else None, order), data.known_states(index, order)
         return states[:, :agents], None if known is None else known[:, :agents]
 
     return sample
@@ -126,15 +149,12 @@ def train_team(
         if larger is not None:
             warm_start(sa, larger)
         fit_hsp_sa(f"hsp_sa_{hidden}", plan, sa, data, validation, folder, hidden=hidden, scale=share, seed=seed)
-        warm_start(sg, sa)
+        if plan.warm:
+            warm_start(sg, sa)
         name = f"hsp_sg_{hidden}"
         fit_hsp_sg(name, plan, sg, sa, modules.nri, data, validation, folder, hidden=hidden, scale=share, seed=seed)
         larger = sa
     return modules
-
-
-def _steps(count: float, scale: float) -> int:
-    return max(10, round(count * scale))
 
 
 def fit_nri(
@@ -150,17 +170,17 @@ def fit_nri(
     seed: int,
 ) -> None:
     """The stage of ``plan.steps[name]``: NRI of the first ``agents``. scale: multiplies its schedule."""
-    target = validation.states(slice(None), agents)[:1000]
+    target = validation.states(slice(None), agents)[: plan.checks]
     train_nri(
         name,
         folder,
         nri,
-        sampler(data, plan.nri_batch, plan.visible_counts if agents == data.agents else (agents,), agents),
+        sampler(data, plan.nri_batch, plan.visible_counts if agents == data.agents else (agents,), agents, plan.rotate),
         target[:, :agents],
-        None if validation.edges is None else validation.edges[:1000, :agents, :agents],
-        Schedule(_steps(plan.steps[name], scale), rate=1e-3, optimiser="muon"),
+        None if validation.edges is None else validation.edges[: plan.checks, :agents, :agents],
+        plan.schedule(name, scale),
         batch=plan.nri_batch,
-        starts=1,
+        starts=plan.starts,
         seed=seed,
     )
 
@@ -183,11 +203,12 @@ def fit_hsp_sa(
         name,
         folder,
         sa,
-        sampler(data, plan.hsp_batch, (visible,)),
+        sampler(data, plan.hsp_batch, (visible,), rotate=plan.rotate),
         validation.states(slice(None), visible),
-        Schedule(_steps(plan.steps["hsp_sa"], scale), rate=1e-3, optimiser="muon", validate_every=250),
+        plan.schedule("hsp_sa", scale),
         visible=visible,
         batch=plan.hsp_batch,
+        ordered=plan.ordered,
         seed=seed,
     )
 
@@ -214,21 +235,24 @@ def fit_hsp_sg(
         sg,
         sa,
         nri,
-        partial(_fixed_set, data, visible),
+        partial(_fixed_set, data, visible, plan.rotate),
         min(plan.cached, len(data)),
-        validation.states(slice(None), visible)[:1000],
-        Schedule(_steps(plan.steps["hsp_sg"], scale), rate=7e-4, optimiser="muon", validate_every=250),
+        validation.states(slice(None), visible)[: plan.checks],
+        plan.schedule("hsp_sg", scale),
         visible=visible,
         batch=plan.hsp_batch,
         warmup_epochs=plan.warmup_epochs * scale,
         refresh_epochs=plan.refresh_epochs * scale,
-        rounds=3,
+        rounds=plan.rounds,
+        ordered=plan.ordered,
         seed=seed,
     )
 
 
-def _fixed_set(data: Windows, visible: int, index: Tensor | slice, turn: torch.Generator | None) -> Sample:
-    return data.states(index, visible, turn), data.known_states(index)
+def _fixed_set(
+    data: Windows, visible: int, rotate: bool, index: Tensor | slice, turn: torch.Generator | None
+) -> Sample:
+    return data.states(index, visible, turn if rotate else None), data.known_states(index)
 
 
 def warm_start(model: HiddenStatePredictor, source: HiddenStatePredictor) -> None:

@@ -23,22 +23,24 @@ def train_hsp_sa(
     *,
     visible: int,
     batch: int,
+    ordered: bool = False,
     seed: int = 0,
 ) -> dict[str, float]:
     """Train ``hsp`` on sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen, with a mask
     where there are gaps.
 
-    validation: states ``[n, A, T, D]``. Returns the metrics of the best validation.
+    validation: states ``[n, A, T, D]``. ordered: slots stand for the hidden agents in their order. Returns the metrics
+    of the best validation.
     """
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         states, known = parts(sample(generator))
         known = None if known is None else known[:, visible:]
-        return reconstruction_error(hsp(states[:, :visible]), states[:, visible:], known=known).mean(), {}
+        return reconstruction_error(hsp(states[:, :visible]), states[:, visible:], ordered, known).mean(), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:
-        errors = [reconstruction_error(model(x[:, :visible]), x[:, visible:]) for x in validation.split(500)]
+        errors = [reconstruction_error(model(x[:, :visible]), x[:, visible:], ordered) for x in validation.split(500)]
         return {"mse": float(torch.cat(errors).mean())}
 
     return train(name, folder, hsp, loss, validate, schedule, better="mse", seed=seed, batch=batch)

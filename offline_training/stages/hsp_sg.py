@@ -20,6 +20,7 @@ from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
 
 CHUNK = 500
+TRAINING, VALIDATION = "structure", "validation"  # sets of the cache
 
 
 class Cache(Protocol):
@@ -49,29 +50,26 @@ def refresher(
 
 
 class StructureCache:
-    """A ``[n, N, N]`` for every sample of a fixed set, visible agents first."""
+    """A ``[n, N, N]`` for every sample of fixed sets, visible agents first. sets: by name, the states of samples
+    and how many there are."""
 
-    def __init__(self, nri: NRI, states: Callable[[slice], Sample], count: int, visible: int):
-        self.nri, self.states, self.count, self.visible = nri, states, count, visible
+    def __init__(self, nri: NRI, sets: dict[str, tuple[Callable[[slice], Sample], int]], visible: int):
+        self.nri, self.sets, self.visible = nri, sets, visible
         self.kept: dict[str, Tensor] = {}
-
-    @property
-    def structure(self) -> Tensor:
-        """The graphs; filled first."""
-        return self.kept["structure"]
 
     @torch.no_grad()
     def fill(self, hsp: HiddenStatePredictor) -> None:
         """Infer all graphs anew with ``hsp``; an HSP-sg works under the graphs cached so far."""
-        chunks = []
-        for begin in range(0, self.count, CHUNK):
-            part = slice(begin, min(begin + CHUNK, self.count))
-            visible = parts(self.states(part))[0][:, : self.visible]
-            with torch.autocast("cpu", torch.bfloat16):
-                hidden = hsp(visible, self.structure[part].float()) if hsp.config.alphas else hsp(visible)
-                graph = self.nri.graph(torch.cat([visible, hidden], 1))
-            chunks.append(graph[..., GUIDING_TYPE].half())
-        self.kept["structure"] = torch.cat(chunks)
+        for name, (states, count) in self.sets.items():
+            chunks = []
+            for begin in range(0, count, CHUNK):
+                part = slice(begin, min(begin + CHUNK, count))
+                visible = parts(states(part))[0][:, : self.visible]
+                with torch.autocast("cpu", torch.bfloat16):
+                    hidden = hsp(visible, self.kept[name][part].float()) if hsp.config.alphas else hsp(visible)
+                    graph = self.nri.graph(torch.cat([visible, hidden], 1))
+                chunks.append(graph[..., GUIDING_TYPE].half())
+            self.kept[name] = torch.cat(chunks)
 
 
 def train_hsp_sg(
@@ -89,7 +87,8 @@ def train_hsp_sg(
     batch: int,
     warmup_epochs: float,
     refresh_epochs: float,
-    rounds: int = 5,
+    rounds: int | None = 5,
+    ordered: bool = False,
     seed: int = 0,
 ) -> dict[str, float]:
     """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``,
@@ -97,25 +96,34 @@ def train_hsp_sg(
 
     They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
     ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement of
-    ``rounds`` rounds.
+    ``rounds`` rounds, or, with None, one pass under the graphs of a cache of its own, which is refreshed with the
+    other. ordered: slots stand for the hidden agents in their order.
     """
-    cache = StructureCache(nri, lambda part: states(part, None), count, visible)
+    sets = {TRAINING: (lambda part: states(part, None), count)}
+    if rounds is None:
+        sets[VALIDATION] = (lambda part: validation[part], len(validation))
+    cache = StructureCache(nri, sets, visible)
     first, every = (max(1, round(epochs * count / batch)) for epochs in (warmup_epochs, refresh_epochs))
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         index = torch.randint(0, count, (batch,), generator=generator)
         x, known = parts(states(index, generator))
         known = None if known is None else known[:, visible:]
-        hidden = hsp_sg(x[:, :visible], cache.structure[index].float())
-        return reconstruction_error(hidden, x[:, visible:], known=known).mean(), {}
+        hidden = hsp_sg(x[:, :visible], cache.kept[TRAINING][index].float())
+        return reconstruction_error(hidden, x[:, visible:], ordered, known).mean(), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:
         assert isinstance(model, HiddenStatePredictor)
-        refinement = Refinement(hsp_sa, model, nri, rounds)
         errors = []
-        for x in validation.split(CHUNK):
-            errors.append(reconstruction_error(refinement(x[:, :visible]).hidden, x[:, visible:]))
+        for begin in range(0, len(validation), CHUNK):
+            part = slice(begin, begin + CHUNK)
+            seen, truth = validation[part, :visible], validation[part, visible:]
+            if rounds is None:
+                hidden = model(seen, cache.kept[VALIDATION][part].float())
+            else:
+                hidden = Refinement(hsp_sa, model, nri, rounds)(seen).hidden
+            errors.append(reconstruction_error(hidden, truth, ordered))
         return {"mse": float(torch.cat(errors).mean())}
 
     return train(

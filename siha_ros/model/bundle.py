@@ -310,7 +310,7 @@ def load_config(path: Path) -> BundleConfig:
         raise BundleError(
             f"{file}: format {content['format']!r}, this version reads format {FORMAT}: update siha_ros or train again"
         )
-    config: BundleConfig = _read(BundleConfig, content, str(file))
+    config: BundleConfig = read_strictly(BundleConfig, content, str(file))
     return config
 
 
@@ -343,7 +343,7 @@ def _build(entry: ModuleEntry, where: str, tensors: dict[str, Tensor], file: Pat
     if entry.kind not in kinds:
         raise BundleError(f"{where}.kind is {entry.kind!r:.60}, expected nri, hsp or arrays")
     described, network_of = kinds[entry.kind]
-    config = _read(described, entry.config, f"{where}.config")
+    config = read_strictly(described, entry.config, f"{where}.config")
     for key, value in vars(config).items():
         if type(value) is int and not 0 <= value <= LARGEST_SIZE:
             raise BundleError(f"{where}.config: {key} is {value}, expected 0 to {LARGEST_SIZE}")
@@ -382,7 +382,7 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _read(kind: Any, content: Any, where: str) -> Any:
+def read_strictly(kind: Any, content: Any, where: str) -> Any:
     """``content`` of a YAML file as the annotated type ``kind``, strictly: dataclasses, lists, dicts, optionals and
     scalars."""
     if dataclasses.is_dataclass(kind):
@@ -395,7 +395,7 @@ def _read(kind: Any, content: Any, where: str) -> Any:
                 raise BundleError(f"{where}: unknown key {key!r:.60}")
         for key in sorted(required - content.keys()):
             raise BundleError(f"{where}: key {key!r} is missing")
-        values = {key: _read(hints[key], value, f"{where}: {key}") for key, value in content.items()}
+        values = {key: read_strictly(hints[key], value, f"{where}: {key}") for key, value in content.items()}
         try:
             return kind(**values)  # type: ignore[operator]
         except ValueError as error:
@@ -405,12 +405,12 @@ def _read(kind: Any, content: Any, where: str) -> Any:
         return content
     if origin is types.UnionType:
         inner = [part for part in arguments if part is not type(None)]
-        return None if content is None else _read(inner[0], content, where)
+        return None if content is None else read_strictly(inner[0], content, where)
     if origin is list and isinstance(content, list):
-        return [_read(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(content)]
+        return [read_strictly(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(content)]
     if origin is dict and isinstance(content, dict):
         return {
-            _read(arguments[0], key, where): _read(arguments[1], item, f"{where}.{key}")
+            read_strictly(arguments[0], key, where): read_strictly(arguments[1], item, f"{where}.{key}")
             for key, item in content.items()
         }
     if kind is float and isinstance(content, int | float) and not isinstance(content, bool):

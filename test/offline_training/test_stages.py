@@ -266,12 +266,12 @@ def spied(monkeypatch):
     def spy(cache, hsp):
         with torch.no_grad():
             visible, guided = DATA[:, :VISIBLE], bool(hsp.config.alphas)
-            hidden = hsp(visible, cache.structure.float()) if guided else hsp(visible)
+            hidden = hsp(visible, cache.kept["structure"].float()) if guided else hsp(visible)
             expected = cache.nri.graph(torch.cat([visible, hidden], 1))[..., 1]
         fill(cache, hsp)
         notes["fills"].append((len(notes["guides"]), "sg" if guided else "sa"))
-        notes.setdefault("held", []).append(cache.structure.float())
-        assert torch.allclose(cache.structure.float(), expected, atol=0.02)  # bfloat16 inside
+        notes.setdefault("held", []).append(cache.kept["structure"].float())
+        assert torch.allclose(cache.kept["structure"].float(), expected, atol=0.02)  # bfloat16 inside
 
     def note(module, args):
         if module.training and module.config.alphas:
@@ -311,3 +311,44 @@ def test_validation_of_hsp_sg_runs_the_whole_refinement(tmp_path):
     hsp, metrics = run_hsp_sg(tmp_path, 1, SCHEDULE, Source())
     refined = Refinement(make_hsp(20), hsp, make_nri(21), rounds=2)(DATA[:, :VISIBLE])
     assert metrics["mse"] == pytest.approx(float(reconstruction_error(refined.hidden, DATA[:, VISIBLE:]).mean()))
+
+
+def test_validation_has_graphs_of_its_own_which_are_refreshed_with_the_others(tmp_path, monkeypatch):
+    """The paper's way: one pass under the graph that each validation sample had at the last refresh."""
+    filled = []
+    fill = StructureCache.fill
+
+    def spy(cache, hsp):
+        fill(cache, hsp)
+        filled.append({name: graphs.clone() for name, graphs in cache.kept.items()})
+
+    monkeypatch.setattr(StructureCache, "fill", spy)
+    hsp, checks = make_hsp(1, guided=True), DATA[:3] + 0.1
+    metrics = train_hsp_sg(
+        "hsp_sg", tmp_path, hsp, make_hsp(20), make_nri(21), Source().states, COUNT, checks,
+        replace(SCHEDULE, steps=FIRST + 1, validate_every=100),
+        visible=VISIBLE, batch=BATCH, warmup_epochs=3, refresh_epochs=2, rounds=None,
+    )  # fmt: skip
+    sizes = [{name: len(graphs) for name, graphs in kept.items()} for kept in filled]
+    assert sizes == 2 * [{"structure": COUNT, "validation": 3}]
+    assert torch.equal(torch.load(tmp_path / "hsp_sg.pt")["kept"]["validation"], filled[1]["validation"])
+    assert not torch.equal(filled[0]["validation"], filled[1]["validation"])
+    with torch.no_grad():
+        found = hsp(checks[:, :VISIBLE], filled[1]["validation"].float())
+        assert metrics["mse"] == pytest.approx(float(reconstruction_error(found, checks[:, VISIBLE:]).mean()))
+
+
+def test_slots_of_named_agents_are_not_matched(tmp_path):
+    """Two hidden agents that change places from sample to sample cannot be told apart by order: only matching can."""
+    states = torch.zeros(COUNT, 4, FRAMES, FEATURES)
+    states[::2, 2], states[1::2, 3] = 1.0, 1.0
+    figures = {}
+    for ordered in (False, True):
+        torch.manual_seed(1)
+        hsp = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, 2, width=8))
+        schedule = replace(SCHEDULE, steps=80)
+        draw = lambda generator: states[torch.randint(0, COUNT, (BATCH,), generator=generator)]  # noqa: E731
+        figures[ordered] = train_hsp_sa(
+            "hsp_sa", tmp_path / str(ordered), hsp, draw, states, schedule, visible=2, batch=BATCH, ordered=ordered
+        )["mse"]
+    assert figures[False] < 0.02 and figures[True] == pytest.approx(0.25, abs=0.02)  # the best guess of 0 or 1 is 1/2

@@ -1,0 +1,91 @@
+"""``siha train CONFIG.yaml``: the networks of an experiment, from its config to their weights and a record of how they
+came to be.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from offline_training.config import BODY, TrainConfig
+from offline_training.datasets.benchmarks import SYSTEMS, BodyScale, StateWindows, body_state_windows
+from offline_training.datasets.body import limbs
+from offline_training.datasets.cmu_mocap import load_subject
+from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
+from offline_training.stages.loop import write_atomically
+from offline_training.team import train_team
+
+
+def train_config(config: TrainConfig, work: Path, data: Path | None = None, *, scale: float = 1.0) -> dict[str, Any]:
+    """Train in ``work``, going on from the checkpoints there.
+
+    data: folder of motion capture, for the system cmu. scale: multiplies every schedule. Writes ``weights/NAME``
+    (safetensors) of each network, ``result.json`` and curves; returns the former's content: the config and, by stage,
+    what its last validation said and what it cost.
+    """
+    training, validation, hidden = load_windows(config, data)
+    plan = config.plan(len(training), training.agents, hidden, len(validation))
+    claim(work, config=asdict(config), scale=scale, **({} if data is None else {"data": data.resolve()}))
+    modules = train_team(plan, training, validation, work, scale=scale, seed=config.seed)
+    weights = work / "weights"
+    weights.mkdir(exist_ok=True)
+    for name, network in modules.networks().items():
+        tensors = {key: tensor.contiguous() for key, tensor in network.state_dict().items()}
+        settings = {"config": json.dumps(asdict(network.config))}
+        write_atomically(weights / f"{name}.safetensors", lambda path: save_file(tensors, path, settings))  # noqa: B023
+    plot_curves(work)
+    result = {
+        "config": asdict(config),
+        "scale": scale,
+        "revision": revision(),
+        "windows": {"training": len(training), "validation": len(validation)},
+        "stages": stage_rows(work),
+    }
+    write_atomically(work / "result.json", lambda path: path.write_text(json.dumps(result, indent=1) + "\n"))
+    return result
+
+
+def load_windows(config: TrainConfig, data: Path | None) -> tuple[StateWindows, StateWindows, int]:
+    """Training and validation windows, and how many of their agents, the last ones, are hidden. Raises ValueError, in
+    one line, for data that do not fit."""
+    if config.system != BODY:
+        if data is not None:
+            raise ValueError(f"--data: the data of {config.system} are simulated")
+        system, agents = SYSTEMS[config.system], config.visible + config.hidden
+        training, validation = (
+            system.windows(split, count, agents, config.frames, config.seed)
+            for split, count in (("train", config.training), ("validation", config.validation))
+        )
+        return training, validation, config.hidden
+    assert config.mocap is not None
+    if data is None:
+        raise ValueError(f"system {BODY} needs --data FOLDER, with one .asf file and its .amc files")
+    trials = load_subject(data)
+    apart = {trial.name: trial.name.split("_")[-1] for trial in trials}
+    held_out = config.mocap.validation + config.mocap.test
+    train = [trial for trial in trials if apart[trial.name] not in held_out]
+    check = [trial for trial in trials if apart[trial.name] in config.mocap.validation]
+    if not train or not check:
+        raise ValueError(
+            f"{data}: {len(train)} trials to train on and {len(check)} to validate on, expected some of each"
+        )
+    scale = BodyScale.of(train)
+    training, validation = (
+        body_state_windows(part, config.mocap.limb, config.frames, config.mocap.stride, scale)
+        for part in (train, check)
+    )
+    return training, validation, len(limbs(train[0].joints)[config.mocap.limb])
+
+
+def summary(result: dict[str, Any]) -> list[list[str]]:
+    """Rows of a table of a result, for people."""
+    rows = [["stage", "steps", "samples", "minutes", "validation"]]
+    for stage, row in result["stages"].items():
+        figures = [f"{key} {row[key]:.4g}" for key in ("mse", "accuracy") if key in row]
+        cost = [f"{row['step']}", f"{row['samples']}", f"{row['seconds'] / 60:.1f}"]
+        rows.append([stage, *cost, ", ".join(figures)])
+    return rows

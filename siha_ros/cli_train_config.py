@@ -1,0 +1,67 @@
+"""``siha train CONFIG.yaml``: options, and what is printed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from siha_ros.arguments import factor, positive, seed
+from siha_ros.tables import columns
+
+COMMAND = "config"
+
+
+def with_config(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which ``train NAME.yaml`` has become ``train config NAME.yaml``."""
+    rest = list(arguments)
+    if len(rest) > 1 and rest[0] == "train" and rest[1].endswith((".yaml", ".yml")):
+        return ["train", COMMAND, *rest[1:]]
+    return rest
+
+
+def config_options(train: Any) -> None:
+    """Add the command and its options to the parsers of ``siha train``."""
+    config: argparse.ArgumentParser = train.add_parser(
+        COMMAND,
+        usage="siha train CONFIG.yaml [options]",
+        help="an experiment of the paper: siha train CONFIG.yaml; springs.yaml, charged.yaml, kuramoto.yaml and"
+        " cmu35.yaml come with the package",
+    )
+    config.add_argument("config", metavar="CONFIG.yaml", help="a file, or one of the package's by name")
+    config.add_argument("--data", type=Path, default=None, metavar="FOLDER", help="motion capture, for cmu35.yaml")
+    chosen = config.add_mutually_exclusive_group()
+    chosen.add_argument("--paper", action="store_true", help="the paper's own setting and schedule: no options")
+    chosen.add_argument("--options", default=None, metavar="A,B", help="those of the config (default: its usual ones)")
+    config.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="overrule a key, such as hidden=3 (repeatable)"
+    )
+    config.add_argument("--scale", type=factor, default=1.0, help="multiplies the length of every stage (default: 1)")
+    config.add_argument(
+        "--work",
+        type=Path,
+        default=None,
+        help="folder of checkpoints, logs and weights; an interrupted run goes on from it (default: training/NAME)",
+    )
+    config.add_argument("--seed", type=seed, default=None, help="(default: the config's)")
+    config.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
+    config.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    import torch
+
+    from offline_training.config import load_config
+    from offline_training.configured import summary, train_config
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    names = [name for name in (options.options or "").split(",") if name]
+    seeded = [] if options.seed is None else [f"seed={options.seed}"]
+    usual = options.options is None and not options.paper
+    config = load_config(options.config, None if usual else names, options.set + seeded)
+    work = options.work or Path("training") / Path(options.config).stem
+    result = train_config(config, work, options.data, scale=options.scale)
+    print("\n".join(columns(summary(result))))
+    print(f"weights are in {work / 'weights'}")

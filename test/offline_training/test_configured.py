@@ -1,0 +1,122 @@
+"""``siha train CONFIG.yaml`` in the small: from a config to weights and a record, for simulated systems and a body."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from offline_training import configured
+from offline_training.config import load_config
+from offline_training.configured import load_windows, summary, train_config
+from offline_training.datasets.benchmarks import BodyScale, body_state_windows
+from offline_training.datasets.body import LEFT_ARM, LEFT_LEG
+from offline_training.datasets.cmu_mocap import Trial
+from siha_ros.cli import main
+from siha_ros.model.nri import NRI, NRIConfig
+
+TINY = [
+    "training=40", "validation=8", "frames=16", "nri_batch=8", "hsp_batch=8", "nri.encoder_width=8",
+    "nri.decoder_width=8", "hsp.width=8", "warmup_epochs=1", "refresh_epochs=1", "seed=3",
+    *(f"stages.{stage}.epochs=2.2" for stage in ("nri", "nri_visible", "hsp_sa", "hsp_sg")),
+]  # fmt: skip
+
+
+def walking_trial(name: str, frames: int, random: np.random.Generator) -> Trial:
+    joints = ["root", "thorax", *LEFT_ARM, *LEFT_LEG]
+    joints += ["r" + joint[1:] for joint in LEFT_ARM + LEFT_LEG]
+    steps = random.normal(0, 0.02, (len(joints), frames, 3))
+    return Trial(name, joints, steps.cumsum(1) + random.normal(0, 1, (len(joints), 1, 3)), 120.0)
+
+
+@pytest.mark.parametrize("options", [[], ["accelerations", "one_start", "warm", "decay", "bf16", "turned"]])
+def test_from_config_to_weights(options, tmp_path):
+    """Of a paper's plan in the small, 5 batches an epoch, and of one with options."""
+    config = load_config("springs", options, [*TINY, "hidden=3"])
+    result = train_config(config, tmp_path / "work")
+    stages = result["stages"]
+    assert list(stages) == ["hsp_sa_3", "hsp_sg_3", "nri", "nri_visible"]
+    assert all((row["step"], row["samples"]) == (11, 88) for row in stages.values())
+    assert [row["step"] for row in map(json.loads, (tmp_path / "work" / "nri.jsonl").read_text().splitlines())] == [
+        5,
+        10,
+        11,
+    ]
+    kept = torch.load(tmp_path / "work" / "hsp_sg_3.pt")["kept"]
+    assert {name: tuple(graphs.shape) for name, graphs in kept.items()} == {
+        "structure": (40, 8, 8),
+        "validation": (8, 8, 8),
+    }
+    weights = load_file(tmp_path / "work" / "weights" / "nri_visible.safetensors")
+    gain = 30.0 if options else 0.0
+    nri = NRI(NRIConfig(16, 4, encoder_width=8, decoder_width=8, difference_gain=gain))
+    nri.load_state_dict(weights)
+    assert json.loads((tmp_path / "work" / "result.json").read_text())["stages"] == stages
+    rows = summary(result)
+    assert rows[3][:3] == ["nri", "11", "88"] and rows[3][4].startswith("mse ")
+    with pytest.raises(ValueError, match="holds a training with config"):
+        train_config(load_config("springs", options, [*TINY, "hidden=3", "seed=4"]), tmp_path / "work")
+
+
+def test_scale_shortens_every_stage(tmp_path):
+    config = load_config("kuramoto", [], [*TINY, "visible_only=false"])
+    result = train_config(config, tmp_path, scale=0.95)
+    assert {row["step"] for row in result["stages"].values()} == {10}
+
+
+def test_a_body_has_its_limb_last_and_shares_no_trial(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    trials = [walking_trial(f"35_{number:02}", 60, random) for number in (1, 2, 3, 5)]
+    monkeypatch.setattr(configured, "load_subject", lambda folder: trials)
+    config = load_config("cmu35", [], [setting for setting in TINY if setting[:8] not in ("training", "validati")])
+    training, validation, hidden = load_windows(config, tmp_path)
+    assert (
+        hidden == 7 and training.all_states.shape == (2, 26, 16, 6) and len(validation) == 1
+    )  # windows of 49 frames apart
+    joints = trials[0].joints
+    first = training.all_states.numpy()[0]
+    low, high = min(trial.positions.min() for trial in trials[:2]), max(trial.positions.max() for trial in trials[:2])
+    for row, joint in ((-7, "lclavicle"), (-1, "lthumb"), (0, "root")):
+        at = trials[0].positions[joints.index(joint)]
+        assert np.allclose(first[row, :, :3], 2 * (at[:16] - low) / (high - low) - 1, atol=1e-5)
+        speeds = first[row, 1:, 3:] / np.where(
+            np.abs(np.diff(at[:16], axis=0)) > 1e-4, np.diff(at[:16], axis=0), np.nan
+        )
+        assert np.nanstd(speeds) < 1e-2 * np.nanmean(speeds)  # one unit for all velocities
+    assert training.all_states.abs().max() <= 1 + 1e-5
+    leg = body_state_windows(trials[:1], "left_leg", 10, 10, BodyScale(0.0, 1.0, 1.0)).all_states
+    assert leg.shape == (6, 26, 10, 6)
+    assert np.allclose(leg[3, -1, 0, :3], 2 * trials[0].positions[joints.index("ltoes"), 30] - 1, atol=1e-5)
+
+
+def test_a_body_is_trained_in_the_order_of_its_joints(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    monkeypatch.setattr(
+        configured, "load_subject", lambda folder: [walking_trial(f"35_{number:02}", 70, random) for number in (1, 3)]
+    )
+    settings = [setting for setting in TINY if setting[:8] not in ("training", "validati")]
+    config = load_config("cmu35", [], [*settings, "mocap.stride=8", "mocap.limb=left_leg", "visible_only=false"])
+    result = train_config(config, tmp_path, tmp_path)
+    assert sorted(result["stages"]) == ["hsp_sa_5", "hsp_sg_5", "nri"] and "accuracy" not in result["stages"]["nri"]
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    settings = [part for setting in [*TINY, "visible_only=false"] for part in ("--set", setting)]
+    assert main(["train", "springs.yaml", "--paper", "--threads", "1", *settings, "--seed", "5"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == "weights are in training/springs/weights"
+    assert shown[-5].split()[:2] == ["stage", "steps"] and shown[-2].split()[:3] == ["nri", "11", "88"]
+    assert json.loads((tmp_path / "training" / "springs" / "options.json").read_text())["config"]["seed"] == 5
+    assert main(["train", "springs.yaml", "--data", "."]) == 2
+    assert main(["train", "cmu35.yaml"]) == 2
+    assert main(["train", "no.yaml"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1].strip() for line in said] == [
+        "--data",
+        "system cmu needs --data FOLDER, with one .asf file and its .amc files",
+        "no.yaml",
+    ]
