@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 
 def positive(text: str) -> int:
@@ -36,6 +37,14 @@ def duration(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a duration such as 2s or 500ms")
     return seconds
+
+
+def output_file(text: str) -> Path:
+    """A file that can be written, in a folder that is there."""
+    file = Path(text)
+    if not file.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{file}: the folder {file.absolute().parent} does not exist")
+    return file
 
 
 for _type, _name in ((positive, "number"), (seed, "number"), (factor, "number"), (duration, "duration")):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
-import platform
 import resource
 import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from siha_ros.bench_train import CASES, Step
 from siha_ros.body_estimator import BodyEstimator, OverLinearPath
 from siha_ros.estimator import Estimator, TeamEstimator, load_estimator
-from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, reconstruction_error
-from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.machine import machine
+from siha_ros.model.hidden_state import HiddenStatePredictor
+from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.windows import window_of
 from siha_ros.resources import bundle_path
@@ -27,7 +27,7 @@ from siha_ros.tables import columns
 from siha_ros.window.types import Estimate, Window
 
 SHIPPED = ("springs_team", "body")
-BATCH, AGENTS, SEEN, FRAMES, FEATURES = 128, 7, 5, 50, 4  # the paper's Springs
+TRAINED = ("nri_7", "hsp_sa_7", "hsp_sg_7")
 TRAINING_SECONDS = 15.0  # of each stage that is timed
 
 
@@ -41,13 +41,7 @@ def bench(
     names = [name for name in SHIPPED if _exists(name)] if bundles is None else list(bundles)
     report: dict[str, Any] = {
         "schema": 1,
-        "machine": {
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "load_before": list(os.getloadavg()),
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-        },
+        "machine": machine(),
         "windows": {},
         "training_samples_per_second": {},
     }
@@ -193,55 +187,16 @@ def _times(run: Callable[[], object], repeats: int) -> dict[str, float]:
 
 
 def training_speeds(seconds: float = TRAINING_SECONDS) -> dict[str, float]:
-    """Samples a second of one optimiser step after another at the paper's sizes (width 256, 4 heads, batch 128, 7
-    agents of which 2 are hidden, 50 frames), in bf16 autocast as the stages train. HSP-sg: graphs from the structure
-    cache, whose refreshes are left out."""
-    states = 0.3 * torch.randn(BATCH, AGENTS, FRAMES, FEATURES)
-    structure = torch.rand(BATCH, AGENTS, AGENTS)
-    hidden = AGENTS - SEEN
-    nri = NRI(NRIConfig(FRAMES, FEATURES))
-    hsp_sa = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden))
-    hsp_sg = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, alphas=list(PAPER_ALPHAS)))
-
-    def reconstruct(network: HiddenStatePredictor, graph: Tensor | None) -> Tensor:
-        return reconstruction_error(network(states[:, :SEEN], graph), states[:, SEEN:]).mean()
-
-    stages: Iterable[tuple[str, nn.Module, Callable[[], Tensor]]] = (
-        ("nri", nri, lambda: nri.elbo_loss(states)[0]),
-        ("hsp_sa", hsp_sa, lambda: reconstruct(hsp_sa, None)),
-        ("hsp_sg", hsp_sg, lambda: reconstruct(hsp_sg, structure)),
-    )
-    return {name: _samples_per_second(network.train(), loss, seconds) for name, network, loss in stages}
+    """Samples a second of one optimiser step after another, for 7 agents of which 2 are hidden, in bf16 autocast as the
+    stages train. ``siha bench train`` has more cases, and says where the time goes."""
+    return {CASES[name].stage: Step(CASES[name], "bf16", "cpu").samples_per_second(seconds) for name in TRAINED}
 
 
-def _samples_per_second(network: nn.Module, loss: Callable[[], Tensor], seconds: float) -> float:
-    optimiser = torch.optim.Adam(network.parameters(), 1e-4, fused=True)
-    began, steps = 0.0, -1
-    while steps < 1 or time.perf_counter() - began < seconds:  # the first step warms up
-        if steps == 0:
-            began = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16):
-            value = loss()
-        optimiser.zero_grad(set_to_none=True)
-        value.backward()
-        optimiser.step()
-        steps += 1
-    return BATCH * steps / (time.perf_counter() - began)
-
-
-# machine and table
+# memory and table
 
 
 def _peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def table(report: dict[str, Any]) -> str:

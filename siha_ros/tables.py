@@ -14,3 +14,9 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
         )
         for row in rows
     ]
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table, of which the first row is the head."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return [lines[0], "| " + " | ".join("---" for _ in rows[0]) + " |", *lines[1:]]

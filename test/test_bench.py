@@ -1,16 +1,25 @@
-"""The bench on a small bundle: every time is there, and the table shows them."""
+"""The benches on a small bundle and on small cases: every time is there, and the tables show them."""
 
 from __future__ import annotations
 
+import json
+
+import pytest
+import torch
 from small_team import save_small_team
 
-from siha_ros import bench
+from siha_ros import bench, bench_train
+from siha_ros.bench_train import CASES, Case, Step
+from siha_ros.cli import main
+from siha_ros.model import hidden_state
+
+SMALL = {"nri_7": Case("nri", 3, batch=2, frames=12), "hsp_sa_7": Case("hsp_sa", 3, hidden=1, batch=2, frames=12)}
 
 
 def test_bench_times_windows_and_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "TRAINING_SECONDS", 0.0)
-    monkeypatch.setattr(bench, "BATCH", 2)
     monkeypatch.setattr(bench.training_speeds, "__defaults__", (0.0,))
+    for name in bench.TRAINED:
+        monkeypatch.setitem(CASES, name, Case(CASES[name].stage, 7, CASES[name].hidden, batch=2))
     report = bench.bench([str(save_small_team(tmp_path / "small_team"))], repeats=3, threads=[1])
     times = report["windows"]["small_team"]["1"]
     assert set(times) == {"paper_loop", "paper_loop_eager", "never_seen", "all_seen", "lost"}
@@ -20,3 +29,48 @@ def test_bench_times_windows_and_training(tmp_path, monkeypatch):
     assert report["peak_memory_mb"]["training"] >= report["peak_memory_mb"]["windows"] > 0
     text = bench.table(report)
     assert "small_team, 1 threads, ms" in text and "paper_loop_eager" in text and "nri" in text and "MB" in text
+
+
+def test_flops_of_a_step_by_hand():
+    """The decoder's matrix products, which are nearly all: pairs and agents of each step of 5 roll-outs, twice for a
+    multiply and an add, three times for a forward and two backward products."""
+    case = CASES["nri_7"]
+    small = Case("nri", 7, batch=2)
+    steps, pairs, width, features = 48, 7 * 6, 256, 4
+    decoder = pairs * width**2 + 7 * (2 * features * width + (features + width) * width + width**2 + width * features)
+    assert Step(small, "float32", "cpu").flops() / 2 == pytest.approx(6 * steps * decoder, rel=0.05)
+    assert case.batch == 128 and 6 * steps * decoder == pytest.approx(1.1e9, rel=0.05)
+
+
+def test_rows_hold_what_was_measured(tmp_path, monkeypatch):
+    for name, case in SMALL.items():
+        monkeypatch.setitem(CASES, name, case)
+    rows = [bench_train.measure(name, "bf16", 0.0, "cpu", tmp_path) for name in SMALL]
+    for row in rows:
+        assert row["samples_per_second"] == pytest.approx(2e3 / sum(row["ms"].values()))
+        share = row["gflop_per_sample"] * row["samples_per_second"] / row["matrix_gflops"]
+        assert row["share_of_matrix_rate"] == pytest.approx(share)
+        assert row["peak_memory_mb"] >= row["memory_at_start_mb"] > 0
+    assert set(rows[1]["assignment_ms"]) == {"permutations", "scipy"} and "assignment_ms" not in rows[0]
+    assert hidden_state.ENUMERATION_LIMIT == 5
+    assert "aten::" in (tmp_path / "nri_7_bf16.txt").read_text()
+    rows[0]["reference"] = {"samples_per_second": 50.0, "peak_memory_gb": 2.0}
+    rows[0]["samples_per_second"] = 100.0
+    shown = bench_train.table_rows({"rows": rows})
+    assert shown[1][-3:] == ["50", "2.00", "2000"] and shown[2][-3:] == ["-", "-", "-"]
+
+
+def test_bench_train_runs_each_case_in_a_process(tmp_path, capsys):
+    files = ["--json", str(tmp_path / "train.json"), "--markdown", str(tmp_path / "train.md")]
+    chosen = ["--cases", "hsp_sa_7", "--precision", "bf16", "--seconds", "0.01", "--threads", "1"]
+    assert main(["bench", "train", *chosen, *files]) == 0
+    report = json.loads((tmp_path / "train.json").read_text())
+    assert [(row["case"], row["precision"]) for row in report["rows"]] == [("hsp_sa_7", "bf16")]
+    assert report["threads"] == 1 and report["machine"]["torch"] == torch.__version__
+    assert "| hsp_sa_7 | bf16 |" in (tmp_path / "train.md").read_text() and "hsp_sa_7" in capsys.readouterr().out
+
+
+def test_what_cannot_be_benched_is_said(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "train", "--json", str(tmp_path / "none" / "train.json")])
+    assert "does not exist" in capsys.readouterr().err

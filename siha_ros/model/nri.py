@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ from torch.nn import functional as F
 
 from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_incoming
 from siha_ros.model.frame import with_differences
+from siha_ros.model.in_parts import sum_in_parts
+
+PAIRS_AT_ONCE = 4096  # of agents, in a part of a batch that is rolled out at once: what caches hold
 
 
 @dataclass
@@ -200,11 +204,11 @@ class Decoder(nn.Module):
         dropout = self.config.dropout
         received = x.new_zeros(())
         for layer, kind in enumerate(self.used):
-            message = F.dropout(F.relu(self.message1[layer](x)), dropout, self.training)
-            message = F.relu(self.message2[layer](message))
-            received = received + (message * edges[..., kind : kind + 1]).sum(-2)
-        hidden = F.relu(self.update1(torch.cat([x, received.to(x.dtype)], -1)))
-        hidden = F.relu(self.update2(F.dropout(hidden, dropout, self.training)))
+            message = F.dropout(F.relu(self.message1[layer](x), inplace=True), dropout, self.training)
+            message = F.relu(self.message2[layer](message), inplace=True)
+            received = received + (edges[..., kind].unsqueeze(-2).to(message.dtype) @ message).squeeze(-2)
+        hidden = F.relu(self.update1(torch.cat([x, received.to(x.dtype)], -1)), inplace=True)
+        hidden = F.relu(self.update2(F.dropout(hidden, dropout, self.training)), inplace=True)
         return x + self.update3(F.dropout(hidden, dropout, self.training)).to(x.dtype)
 
 
@@ -281,42 +285,33 @@ class NRI(nn.Module):
         logits = self.encoder(x)
         probabilities = torch.softmax(logits, -1)
         edges = self.sample(logits)
+        (batch, agents, frames, features), every = x.shape, config.teacher_forcing
         if starts is None:
-            predicted = self.predict(x, edges).float()
-            squared = (predicted - x[:, :, 1:]).square()
-            if known is not None:
-                whole = known.all(3).all(1)[:, : -1 : config.teacher_forcing]
-                whole = whole.repeat_interleave(config.teacher_forcing, 1)[:, : x.shape[2] - 1]
-                counts = known[:, :, 1:] & whole[:, None, :, None]
-            scale = 1.0
+            begins, scale = list(range(0, frames - 1, every)), 1.0
         else:
-            begin = torch.randint(0, x.shape[2] - config.teacher_forcing, (starts,)).tolist()
-            squared, scale = self._rolled_out(x, edges, begin)
-            if known is not None:
-                whole = known.all(3).all(1)[:, begin]
-                counts = _ahead(known, begin, config.teacher_forcing) & whole[:, :, None, None, None]
-        if known is not None:
-            squared = squared * counts
-        likelihood = scale * squared.sum() / (2 * config.variance) / (x.shape[0] * x.shape[1])
+            begins, scale = torch.randint(0, frames - every, (starts,)).tolist(), (frames - 1) / (starts * every)
+        size = max(1, PAIRS_AT_ONCE // (agents * (agents - 1)))
+        parts = [(begin, slice(first, first + size)) for begin in begins for first in range(0, batch, size)]
+        squared = sum_in_parts(partial(self._squared, known), parts, [x, edges], list(self.decoder.parameters()))
+        predicted = batch * agents * features * sum(min(every, frames - 1 - begin) for begin in begins)
+        likelihood = scale * squared / (2 * config.variance) / (batch * agents)
         prior = probabilities.new_tensor(config.prior or [1.0 / config.edge_types] * config.edge_types)
         divergence = (probabilities * ((probabilities + 1e-16).log() - (prior + 1e-16).log())).sum()
-        divergence = divergence / (x.shape[0] * x.shape[1])
-        parts = {"mse": squared.mean().detach(), "nll": likelihood.detach(), "kl": divergence.detach()}
-        return likelihood + divergence, parts
+        divergence = divergence / (batch * agents)
+        shown = {"mse": squared.detach() / predicted, "nll": likelihood.detach(), "kl": divergence.detach()}
+        return likelihood + divergence, shown
 
-    def _rolled_out(self, x: Tensor, edges: Tensor, begin: list[int]) -> tuple[Tensor, float]:
-        """Squared errors ``[B, S, A, teacher_forcing, D]`` of roll-outs from S frames, and what scales them up to a
-        whole trajectory."""
-        frames, every = x.shape[2], self.config.teacher_forcing
-        state = x[:, :, begin].transpose(1, 2)
-        steps = []
-        for _ in range(every):
-            state = self.decoder(state, edges.unsqueeze(1))
-            steps.append(state)
-        squared = (torch.stack(steps, 3).float() - _ahead(x, begin, every)).square()
-        return squared, (frames - 1) / (len(begin) * every)
-
-
-def _ahead(x: Tensor, begin: list[int], steps: int) -> Tensor:
-    """The ``steps`` frames after each of S frames: ``[B, A, T, D]`` to ``[B, S, A, steps, D]``."""
-    return torch.stack([x[:, :, frame + 1 : frame + 1 + steps] for frame in begin], 1)
+    def _squared(self, known: Tensor | None, x: Tensor, edges: Tensor, begin: int, samples: slice) -> Tensor:
+        """Sum of the squared errors of roll-outs of some samples, from their states in frame ``begin``."""
+        x, edges = x[samples], edges[samples]
+        state, target = x[:, :, begin], x[:, :, begin + 1 : begin + 1 + self.config.teacher_forcing]
+        rolled = []
+        for _ in range(target.shape[2]):
+            state = self.decoder(state, edges)
+            rolled.append(state)
+        squared = (torch.stack(rolled, 2) - target).square()
+        if known is not None:
+            known = known[samples]
+            whole = known[:, :, begin].flatten(1).all(1)
+            squared = squared * (known[:, :, begin + 1 : begin + 1 + target.shape[2]] & whole[:, None, None, None])
+        return squared.sum()

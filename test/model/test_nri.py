@@ -375,6 +375,64 @@ def test_loss_moves_encoder_and_decoder():
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
+def plain_loss(nri, x, every):
+    """The bound as Kipf et al. write it, on the whole batch at once."""
+    logits = kipf_encoder(nri.encoder, x).float().view(*x.shape[:2], x.shape[1] - 1, -1)
+    edges, squared, state = nri.sample(logits).flatten(1, 2), 0, None
+    for frame in range(x.shape[2] - 1):
+        state = kipf_step(nri.decoder, x[:, :, frame] if frame % every == 0 else state, edges.double())
+        squared = squared + (state - x[:, :, frame + 1]).square().sum()
+    probabilities = logits.softmax(-1)
+    divergence = (probabilities * (probabilities * logits.shape[-1]).log()).sum()
+    return (squared / (2 * nri.config.variance) + divergence) / (x.shape[0] * x.shape[1])
+
+
+def loss_and_gradients(nri, loss, x):
+    torch.manual_seed(3)  # one sample of the edges
+    value = loss()
+    return [value, *torch.autograd.grad(value, [x, *nri.parameters()])]
+
+
+@pytest.mark.parametrize("pairs", [1, 25, 10_000])
+@pytest.mark.parametrize("options", [{}, {"edge_types": 3, "skip_first": False}, {"tied": True}])
+def test_loss_and_its_gradients_are_those_of_the_plain_form(monkeypatch, pairs, options):
+    """In parts of one sample, of two, and whole."""
+    monkeypatch.setattr("siha_ros.model.nri.PAIRS_AT_ONCE", pairs)
+    nri = make_nri(teacher_forcing=4, **options).train()
+    x = trajectories().requires_grad_()
+    found = loss_and_gradients(nri, lambda: nri.elbo_loss(x)[0], x)
+    if not nri.config.tied:  # whose logits the reference does not know
+        expected = loss_and_gradients(nri, lambda: plain_loss(nri, x, 4), x)
+    else:
+        monkeypatch.setattr("siha_ros.model.nri.PAIRS_AT_ONCE", 10_000)
+        expected = loss_and_gradients(nri, lambda: nri.elbo_loss(x)[0], x)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * float(other.detach().abs().max()))
+    assert all(float(gradient.abs().max()) > 0 for gradient in found)
+
+
+def test_parts_of_a_batch_with_gaps_and_random_starts_add_up(monkeypatch):
+    nri, x = make_nri(teacher_forcing=4).train(), trajectories().requires_grad_()
+    known = torch.rand(x.shape) > 0.02
+    results = []
+    for pairs in (1, 10_000):
+        monkeypatch.setattr("siha_ros.model.nri.PAIRS_AT_ONCE", pairs)
+        results.append(loss_and_gradients(nri, lambda: nri.elbo_loss(x, 3, known)[0], x))
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-6 * float(other.detach().abs().max()))
+
+
+def test_half_precision_has_the_gradients_of_the_whole():
+    nri, x = NRI(NRIConfig(FRAMES, FEATURES)).train(), 0.3 * torch.randn(16, AGENTS, FRAMES, FEATURES)
+    gradients = []
+    for enabled in (False, True):
+        torch.manual_seed(3)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            loss = nri.elbo_loss(x)[0]
+        gradients.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(nri.parameters()))]))
+    assert F.cosine_similarity(*gradients, dim=0) > 0.999
+
+
 def test_random_starts_weigh_as_the_regular_ones():
     """In steady motion every start costs the same, so one random start is exact."""
     nri = standing_nri(11, teacher_forcing=5)
@@ -392,7 +450,8 @@ def test_random_starts_are_unbiased():
     x[:, :, 0], x[:, :, -1] = 5, -5  # the first and the last start matter most
     costs = [(x[:, :, begin + 1 : begin + 4] - x[:, :, begin : begin + 1]).square().sum() / 6 for begin in range(6)]
     expected = float(torch.stack(costs).mean()) * 8 / 3
-    assert float(nri.elbo_loss(x, 10_000)[1]["nll"]) == pytest.approx(expected, rel=0.05)
+    with torch.no_grad():
+        assert float(nri.elbo_loss(x, 2000)[1]["nll"]) == pytest.approx(expected, rel=0.1)
 
 
 # Sampling

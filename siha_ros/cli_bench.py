@@ -1,0 +1,78 @@
+"""``siha bench``: speed of windows and of training on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from siha_ros.arguments import factor, output_file, positive
+
+TRAINED = ("nri_5", "nri_7", "nri_10", "nri_31", "hsp_sa_7", "hsp_sg_7", "hsp_sa_10", "hsp_sg_10")
+PRECISIONS = ("float32", "bf16")
+
+
+def bench_options(commands: Any) -> None:
+    """The subcommand, its options and its own subcommands."""
+    bench = commands.add_parser("bench", help="speed of training, and of one window of the shipped bundles")
+    bench.add_argument(
+        "--bundles", nargs="*", default=None, metavar="DIR", help="bundles to measure (default: the shipped ones)"
+    )
+    bench.add_argument("--repeats", type=positive, default=200, help="windows measured (default: %(default)s)")
+    bench.add_argument(
+        "--threads",
+        type=positive,
+        nargs="*",
+        default=None,
+        help="numbers of threads of PyTorch (default: 1 and all cores)",
+    )
+    bench.add_argument("--no-training", action="store_true", help="leave the training speeds out")
+    bench.set_defaults(run=_bench)
+    kinds = bench.add_subparsers(title="in detail", metavar="train")
+    train = _train_options(kinds)
+    for command in (bench, train):
+        command.add_argument(
+            "--json", type=output_file, default=None, metavar="FILE", help="write the report there too"
+        )
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from siha_ros.bench import bench, table
+
+    report = bench(options.bundles, options.repeats, options.threads, training=not options.no_training)
+    _show(options, report, table(report))
+
+
+def _train_options(kinds: Any) -> Any:
+    train = kinds.add_parser("train", help="training steps at the paper's sizes, beside the public NRI code")
+    train.add_argument("--cases", nargs="+", choices=TRAINED, default=TRAINED, metavar="CASE", help="(default: all)")
+    train.add_argument("--precision", nargs="+", choices=PRECISIONS, default=PRECISIONS, help="(default: both)")
+    train.add_argument("--seconds", type=factor, default=10.0, help="that each case is timed (default: %(default)s)")
+    train.add_argument(
+        "--threads", type=positive, default=os.cpu_count() or 1, help="threads of PyTorch (default: all cores)"
+    )
+    train.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: %(default)s)")
+    train.add_argument("--profile", type=Path, default=None, metavar="DIR", help="write where the time goes, per case")
+    train.add_argument("--markdown", type=output_file, default=None, metavar="FILE", help="write the table there too")
+    train.set_defaults(run=_bench_train)
+    return train
+
+
+def _bench_train(options: argparse.Namespace) -> None:
+    from siha_ros.bench_train import bench_train, head_line, table, table_rows
+    from siha_ros.tables import markdown
+
+    report = bench_train(
+        options.cases, options.precision, options.seconds, options.threads, options.device, options.profile
+    )
+    _show(options, report, table(report))
+    if options.markdown is not None:
+        options.markdown.write_text("\n".join([head_line(report), "", *markdown(table_rows(report)), ""]))
+
+
+def _show(options: argparse.Namespace, report: dict[str, Any], text: str) -> None:
+    print(text)
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
