@@ -22,7 +22,7 @@ from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
 
 EXTERNAL = {
     "node": ("siha_ros.node.main", "start the node; options of ROS 2 follow: siha node --ros-args -p bundle:=body"),
-    "view": ("siha_ros.viewer.main", "show a running node in the browser"),
+    "view": ("siha_ros.viewer.main", "show a running node, or a bag with its outputs, in the browser"),
     "simulate": ("siha_ros.demo.simulator", "publish a simulated robot team that loses members"),
 }
 

@@ -1,4 +1,7 @@
-"""Draws a SceneState in the browser with viser: one handle per layer, updated in place, nothing made anew per frame."""
+"""Draws a SceneState in the browser with viser: one handle per layer, updated in place, nothing made anew per frame.
+
+What is set in the panel (time, layers, focus) holds for everyone who looks; only the cameras are each browser's own.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,18 @@ import io
 import socket
 import time
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from siha_ros.viewer.panel import legend_html, summary_html
-from siha_ros.viewer.scene import STATUS_COLOURS, Balls, Bands, Lines, Scene, Tubes, View
-from siha_ros.viewer.scene_state import HISTORY_SECONDS, SceneState
+from siha_ros.viewer.curves import plotted, with_cursor
+from siha_ros.viewer.layers import BallLayer, BandLayer, LineLayer, TubeLayer
+from siha_ros.viewer.panel import edges_html, legend_html, strip_html, summary_html
+from siha_ros.viewer.playback import Playback
+from siha_ros.viewer.scene import STATUS_COLOURS, Scene, View
+from siha_ros.viewer.scene_state import SceneState
 from siha_ros.window.types import Status
 
 EVERYONE = "all agents"
@@ -27,30 +33,45 @@ HIDDEN = STATUS_COLOURS[Status.HIDDEN]
 VISIBLE = STATUS_COLOURS[Status.VISIBLE]
 FOLLOWING = 0.15  # share of the way to the group that the picture moves per update
 FIELD_OF_VIEW = np.deg2rad(38)
-AGE: dict[str, Any] = {"label": "s"}
+TIME: dict[str, Any] = {"label": "s"}
+CURSOR_CURVE: dict[str, Any] = {"label": "shown", "stroke": "#9ca3af", "width": 1}
 SPREAD_CURVE: dict[str, Any] = {"label": "95 % radius", "stroke": "#d55e00", "width": 1.5, "dash": (6, 4)}
 ERROR_CURVE: dict[str, Any] = {"label": "error", "stroke": "#111827", "width": 2}
 LATENCY_CURVE: dict[str, Any] = {"label": "latency", "stroke": "#546278", "width": 1.5}
+FROM_ZERO: Any = {"min": {"pad": 0, "soft": 0, "mode": 1}, "max": {"pad": 0.1, "soft": 1, "mode": 1}}
+TIME_STEP = 0.01  # s
+SPEEDS = {"0.1 ×": 0.1, "0.25 ×": 0.25, "0.5 ×": 0.5, "1 ×": 1.0, "2 ×": 2.0, "5 ×": 5.0}
 VIEW_DIRECTION = np.array([0.25, -1.0, 0.85]) / np.linalg.norm([0.25, -1.0, 0.85])
+ABOVE = np.array([0.0, -0.001, 1.0])
 
 
 class BrowserView:
     """A web server showing a SceneState; `update` draws its present content for everyone who looks."""
 
-    def __init__(self, state: SceneState, host: str = "127.0.0.1", port: int = 8080, title: str = "siha") -> None:
-        """Serve on `host` and `port`, or on the next free port; `url` says which.
+    def __init__(
+        self,
+        state: SceneState,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        playback: Playback | None = None,
+        title: str = "siha",
+    ) -> None:
+        """Serve on `host` and `port`, or on the next free port; `url` says which. `playback`: a live run's by default.
 
         Raises:
             OSError: as free_port.
         """
         self._state = state
+        self._playback = playback or Playback(live=True)
         port = free_port(host, port)
         with _silenced():  # viser prints a banner of its own
             self._server = viser.ViserServer(host=host, port=port, label=title, verbose=False)
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self._server.get_port()}"
         self._view = View()
-        self._hold = False
+        self._drawn: tuple[float | None, View] | None = None
+        self._asked = False
         self._framed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+        self._last_update = time.monotonic()
         self._last_panel = self._last_plot = -np.inf
         self._build_scene()
         self._build_panel()
@@ -62,21 +83,34 @@ class BrowserView:
             self._server.stop()
 
     def update(self) -> None:
-        """Draw the newest state; does nothing while no browser is connected."""
+        """Draw the state of the time to be shown; does nothing while no browser is connected."""
+        now = time.monotonic()
+        elapsed, self._last_update = now - self._last_update, now
         if not self._server.get_clients():
             return
-        scene = None if self._hold else self._state.scene(self._view)
-        now = time.monotonic()
+        at = self._advance(elapsed)
+        asked, self._asked = self._asked, False
+        still = not asked and not self._playback.playing and self._drawn == (at, self._view)
+        scene = None if still else self._state.scene(self._view, at)
         with self._server.atomic():
             if scene is not None:
                 self._draw(scene)
-            if now - self._last_panel >= PANEL_PERIOD:
+                self._drawn = (at, self._view) if self._settled else None
+            if asked or now - self._last_panel >= PANEL_PERIOD:
                 self._last_panel = now
-                self._fill_panel(now)
-            if now - self._last_plot >= PLOT_PERIOD:
+                self._fill_panel(now, at)
+            if asked or now - self._last_plot >= PLOT_PERIOD:
                 self._last_plot = now
                 self._fill_plots()
         self._server.flush()
+
+    def _advance(self, elapsed: float) -> float | None:
+        """Move the time shown on; the stamp to draw (s), None for the newest."""
+        span = self._state.span()
+        if span is None:
+            return None
+        self._playback.advance(*span, elapsed)
+        return None if self._playback.following else self._playback.at
 
     def _build_scene(self) -> None:
         scene = self._server.scene
@@ -98,28 +132,41 @@ class BrowserView:
             fade_distance=60.0,
             shadow_opacity=0.18,
         )
-        self._agents = _BallLayer(scene, "/siha/agents")
-        self._ghosts = _BallLayer(scene, "/siha/truth", opacity=0.35, shadow=False)
-        self._bones = _TubeLayer(scene, "/siha/bones")
-        self._ghost_bones = _TubeLayer(scene, "/siha/truth_bones", opacity=0.3, shadow=False)
-        self._edges = _TubeLayer(scene, "/siha/edges", opacity=1.0, shadow=False)
-        self._trails = _LineLayer(scene, "/siha/trails", thickness=3.0)
-        self._forecast = _LineLayer(scene, "/siha/forecast", thickness=2.0)
-        self._misses = _LineLayer(scene, "/siha/misses", thickness=1.5)
-        self._bands_seen = _BandLayer(scene, "/siha/bands_seen", VISIBLE, opacity=0.14)
-        self._bands_hidden = _BandLayer(scene, "/siha/bands_hidden", HIDDEN, opacity=0.2)
+        self._agents = BallLayer(scene, "/siha/agents")
+        self._ghosts = BallLayer(scene, "/siha/truth", opacity=0.35, shadow=False)
+        self._bones = TubeLayer(scene, "/siha/bones")
+        self._ghost_bones = TubeLayer(scene, "/siha/truth_bones", opacity=0.3, shadow=False)
+        self._edges = TubeLayer(scene, "/siha/edges", opacity=1.0, shadow=False)
+        self._trails = LineLayer(scene, "/siha/trails", thickness=3.0)
+        self._forecast = LineLayer(scene, "/siha/forecast", thickness=2.0)
+        self._misses = LineLayer(scene, "/siha/misses", thickness=1.5)
+        self._bands_seen = BandLayer(scene, "/siha/bands_seen", VISIBLE, opacity=0.14)
+        self._bands_hidden = BandLayer(scene, "/siha/bands_hidden", HIDDEN, opacity=0.2)
         # Only the far inner side, so that what is inside shines through whatever the order of drawing.
-        self._spread = _BallLayer(scene, "/siha/spread", opacity=0.16, shadow=False, side="back")
+        self._spread = BallLayer(scene, "/siha/spread", opacity=0.16, shadow=False, side="back")
         self._labels: dict[str, viser.LabelHandle] = {}
+        self._ball_names: list[str] = []
+        self._settled = True  # the picture has caught up with the group that it follows
+
+        @self._agents.handle.on_click
+        def _(event: viser.SceneNodePointerEvent[Any]) -> None:
+            self._focus_on_click(event.instance_index)
 
     def _build_panel(self) -> None:
         gui = self._server.gui
         gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium", brand_color=VISIBLE)
         gui.main_panel.dock_right()
         self._text = gui.add_html(summary_html(self._state.summary(time.monotonic())))
+        with gui.add_folder("Time"):
+            self._build_time()
         gui.add_html(legend_html())
-        self._error_plot = self._add_plot("hidden: error (line), 95 % radius (dashes), cm", (SPREAD_CURVE,), height=160)
-        self._latency_plot = self._add_plot("latency (ms)", (LATENCY_CURVE,), height=120)
+        error = "hidden: error (line), 95 % radius (dashes), cm"
+        self._error_plot = self._add_plot(error, (SPREAD_CURVE, CURSOR_CURVE), height=150)
+        self._latency_plot = self._add_plot("latency, ms", (LATENCY_CURVE, CURSOR_CURVE), height=110)
+        with gui.add_folder("Interaction graph"):
+            self._focus = gui.add_dropdown("Edges of", (EVERYONE,), initial_value=EVERYONE)
+            threshold = gui.add_slider("Probability from", min=0.0, max=1.0, step=0.05, initial_value=0.5)
+            self._edge_table = gui.add_html("")
         with gui.add_folder("Show"):
             for layer, title in (
                 ("edges", "Interaction graph"),
@@ -131,23 +178,21 @@ class BrowserView:
                 ("names", "Names"),
             ):
                 self._add_check_box(layer, title)
+        with gui.add_folder("Camera"):
             self._follow = gui.add_checkbox("Follow the group", initial_value=False)
-            hold = gui.add_checkbox("Hold the picture", initial_value=False)
-            reset = gui.add_button("Whole group in view")
-        with gui.add_folder("Interaction graph"):
-            threshold = gui.add_slider("Probability from", min=0.0, max=1.0, step=0.05, initial_value=0.5)
-            self._focus = gui.add_dropdown("Edges of", (EVERYONE,), initial_value=EVERYONE)
+            camera = gui.add_button_group("Group", ("whole", "from above"))
 
-        @hold.on_update
-        def _(_: viser.GuiEvent) -> None:
-            self._hold = bool(hold.value)
-
-        @reset.on_click
+        @camera.on_click
         def _(event: viser.GuiEvent) -> None:
-            scene = self._state.scene(self._view)
+            scene = self._state.scene(self._view, self._shown())
             if scene is not None and event.client is not None:
-                self._framed = self._camera(scene)
+                above = camera.value == "from above"
+                self._framed = self._camera(scene, ABOVE if above else VIEW_DIRECTION)
                 self._frame_client(event.client)
+
+        @self._follow.on_update
+        def _(_: viser.GuiEvent) -> None:
+            self._asked = True
 
         @threshold.on_update
         def _(_: viser.GuiEvent) -> None:
@@ -157,13 +202,76 @@ class BrowserView:
         def _(_: viser.GuiEvent) -> None:
             focus = None if self._focus.value == EVERYONE else self._focus.value
             self._view = replace(self._view, focus=focus)
+            self._asked = True
+
+    def _build_time(self) -> None:
+        gui, playback = self._server.gui, self._playback
+        self._strip = gui.add_html("")
+        self._slider = gui.add_slider("Time, s", min=0.0, max=1.0, step=TIME_STEP, initial_value=0.0)
+        self._play = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
+        step = gui.add_button_group("Step", ("‹ one", "one ›"))
+        jump = gui.add_button_group("Go to", ("begin", "‹ loss", "loss ›", "end"))
+        speed = gui.add_dropdown("Speed", tuple(SPEEDS), initial_value="1 ×")
+
+        @self._slider.on_update
+        def _(event: viser.GuiEvent) -> None:
+            if event.client is not None and self._state.origin is not None:  # not the one that this class set
+                playback.seek(self._state.origin + float(self._slider.value))
+                self._asked = True
+
+        @self._play.on_click
+        def _(_: viser.GuiEvent) -> None:
+            playback.toggle()
+            self._asked = True
+
+        @step.on_click
+        def _(_: viser.GuiEvent) -> None:
+            if playback.at is not None:
+                playback.seek(self._state.step(playback.at, 1 if step.value == "one ›" else -1))
+                self._asked = True
+
+        @jump.on_click
+        def _(_: viser.GuiEvent) -> None:
+            self._jump(str(jump.value))
+            self._asked = True
+
+        @speed.on_update
+        def _(_: viser.GuiEvent) -> None:
+            playback.speed = SPEEDS[speed.value]
+
+    def _jump(self, where: str) -> None:
+        playback, span = self._playback, self._state.span()
+        if span is None or playback.at is None:
+            return
+        if where == "begin":
+            playback.seek(span[0])
+        elif where == "end":
+            playback.to_the_end()
+        elif where == "loss ›":
+            later = [stamp for stamp in self._state.losses() if stamp > playback.at + TIME_STEP]
+            if later:
+                playback.seek(later[0])
+        else:
+            earlier = [stamp for stamp in self._state.losses() if stamp < playback.at - TIME_STEP]
+            if earlier:
+                playback.seek(earlier[-1])
+
+    def _shown(self) -> float | None:
+        """The stamp that is shown (s), None for the newest."""
+        return None if self._playback.following else self._playback.at
+
+    def _focus_on_click(self, instance: int | None) -> None:
+        """A click on an agent's ball shows its edges only; a second one those of all."""
+        if instance is not None and instance < len(self._ball_names):
+            name = self._ball_names[instance]
+            self._focus.value = EVERYONE if self._focus.value == name else name  # type: ignore[misc]
 
     def _add_plot(self, title: str, curves: tuple[dict[str, Any], ...], height: int) -> viser.GuiUplotHandle:
         return self._server.gui.add_uplot(
-            (np.array([-1.0, 0.0]),) + (np.zeros(2),) * len(curves),
-            (AGE, *curves),  # type: ignore[arg-type]
+            (np.array([0.0, 1.0]),) + (np.zeros(2),) * len(curves),
+            (TIME, *curves),  # type: ignore[arg-type]
             title=title,
-            scales={"x": {"time": False, "range": (-HISTORY_SECONDS, 0.0)}},
+            scales={"x": {"time": False}, "y": {"range": FROM_ZERO}},
             axes=({"size": 32}, {"size": 44}),
             legend={"show": False},
             height=height,
@@ -187,17 +295,22 @@ class BrowserView:
             client.camera.position = position
             client.camera.look_at = target
 
-    def _camera(self, scene: Scene) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _camera(
+        self, scene: Scene, direction: NDArray[np.float64] = VIEW_DIRECTION
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         target = scene.centre + self._root.position
         distance = 0.9 * scene.extent / np.tan(FIELD_OF_VIEW / 2)
-        return target + distance * VIEW_DIRECTION, target
+        return target + distance * direction, target
 
     def _draw(self, scene: Scene) -> None:
         if self._framed is None:
             self._follow.value = len(scene.bones.starts) > 0  # type: ignore[misc]  # bodies walk out of the picture
         shift = -scene.centre * [1, 1, 0] if self._follow.value else np.zeros(3)
         step = 1.0 if self._framed is None else FOLLOWING
-        self._root.position = self._root.position + step * (shift - self._root.position)
+        way = step * (shift - self._root.position)
+        self._root.position = self._root.position + way
+        self._settled = bool(np.abs(way).max() < 1e-3)
+        self._ball_names = scene.names
         if self._framed is None:
             self._framed = self._camera(scene)
             for client in self._server.get_clients().values():
@@ -234,23 +347,39 @@ class BrowserView:
         for key in self._labels.keys() - scene.labels.keys():
             self._labels[key].visible = False
 
-    def _fill_panel(self, now: float) -> None:
-        self._text.content = summary_html(self._state.summary(now))
+    def _fill_panel(self, now: float, at: float | None) -> None:
+        self._text.content = summary_html(self._state.summary(now, at))
         options = (EVERYONE, *self._state.names())
         if options != tuple(self._focus.options):
             self._focus.options = options
+        focus = self._view.focus or ""
+        self._edge_table.content = edges_html(focus, self._state.edges(focus, at))
+        span, shown, origin = self._state.span(), self._playback.at, self._state.origin
+        if span is None or shown is None or origin is None:
+            return
+        self._slider.min, self._slider.max = _rounded(span[0] - origin), _rounded(span[1] - origin)
+        self._slider.value = _rounded(shown - origin)  # type: ignore[misc]
+        playing = self._playback.playing
+        self._play.label = "Pause" if playing else "Play"
+        self._play.icon = viser.Icon.PLAYER_PAUSE if playing else viser.Icon.PLAYER_PLAY
+        self._strip.content = strip_html(self._state.history(), *span, shown)
 
     def _fill_plots(self) -> None:
-        history = self._state.history()
-        if history is None or len(history.age) < 2:
+        history, shown, origin = self._state.history(), self._playback.at, self._state.origin
+        if history is None or shown is None or origin is None or len(history.time) < 2:
             return
-        curves = (SPREAD_CURVE,) if history.error is None else (SPREAD_CURVE, ERROR_CURVE)
+        cut = plotted(history, shown, origin)
+        curves = (SPREAD_CURVE, CURSOR_CURVE) if cut.error is None else (SPREAD_CURVE, ERROR_CURVE, CURSOR_CURVE)
         if len(self._error_plot.series) != 1 + len(curves):
-            self._error_plot.series = (AGE, *curves)  # type: ignore[arg-type]
-        errors = () if history.error is None else (history.error,)
-        self._error_plot.data = (history.age, history.position_95, *errors)
-        self._latency_plot.data = (history.age, history.latency)
-        self._error_plot.visible = self._latency_plot.visible = True
+            self._error_plot.series = (TIME, *curves)  # type: ignore[arg-type]
+        errors = [] if cut.error is None else [cut.error]
+        for plot, lines in ((self._error_plot, [cut.position_95, *errors]), (self._latency_plot, [cut.latency])):
+            plot.data = with_cursor(cut.time, lines, shown - origin)
+            plot.visible = True
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds / TIME_STEP) * TIME_STEP
 
 
 def free_port(host: str, port: int) -> int:
@@ -277,167 +406,3 @@ def free_port(host: str, port: int) -> int:
 
 def _silenced() -> contextlib.redirect_stdout[io.StringIO]:
     return contextlib.redirect_stdout(io.StringIO())
-
-
-class _BallLayer:
-    """Any number of balls as instances of one mesh."""
-
-    def __init__(
-        self,
-        scene: viser.SceneApi,
-        name: str,
-        opacity: float | None = None,
-        shadow: bool = True,
-        side: Literal["front", "back"] = "front",
-    ) -> None:
-        vertices, faces = _unit_ball()
-        self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow, each_opacity=False)
-        self._handle.side = side
-
-    def draw(self, balls: Balls) -> None:
-        identity = np.tile([1.0, 0.0, 0.0, 0.0], (len(balls.radii), 1))
-        scales = np.repeat(balls.radii[:, None], 3, axis=1)
-        _set_instances(self._handle, balls.positions, identity, scales, balls.colours)
-
-
-class _TubeLayer:
-    """Any number of tubes as instances of one mesh."""
-
-    def __init__(self, scene: viser.SceneApi, name: str, opacity: float | None = None, shadow: bool = True) -> None:
-        vertices, faces = _unit_tube()
-        self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow, each_opacity=True)
-
-    def draw(self, tubes: Tubes) -> None:
-        along = tubes.ends - tubes.starts
-        length = np.linalg.norm(along, axis=1)
-        scales = np.stack([tubes.radii, tubes.radii, np.maximum(length, 1e-6)], axis=1)
-        _set_instances(self._handle, tubes.starts, rotation_from_z(along), scales, tubes.colours, tubes.opacities)
-
-
-class _LineLayer:
-    """Any number of line segments, of one thickness on the screen (pixels)."""
-
-    def __init__(self, scene: viser.SceneApi, name: str, thickness: float) -> None:
-        self._handle = scene.add_line_segments(
-            name,
-            np.zeros((1, 2, 3)),
-            np.zeros((1, 2, 3), dtype=np.uint8),
-            thickness=thickness,
-            thickness_units="screen",
-            visible=False,
-        )
-
-    def draw(self, lines: Lines) -> None:
-        self._handle.visible = len(lines.points) > 0
-        if len(lines.points):
-            self._handle.points = lines.points.astype(np.float32)
-            self._handle.colors = linear_colours(lines.colours)
-
-
-class _BandLayer:
-    """One translucent surface."""
-
-    def __init__(self, scene: viser.SceneApi, name: str, colour: tuple[int, int, int], opacity: float) -> None:
-        self._handle = scene.add_mesh_simple(
-            name,
-            np.zeros((3, 3)),
-            np.array([[0, 1, 2]]),
-            color=colour,
-            opacity=opacity,
-            side="double",
-            cast_shadow=False,
-            receive_shadow=False,
-            visible=False,
-        )
-
-    def draw(self, bands: Bands) -> None:
-        self._handle.visible = len(bands.triangles) > 0
-        if len(bands.triangles):
-            self._handle.vertices = bands.vertices.astype(np.float32)
-            self._handle.faces = bands.triangles.astype(np.uint32)
-
-
-def rotation_from_z(directions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """f8[N, 4] quaternions (w, x, y, z) that turn the z axis to the directions f8[N, 3]; identity for a zero one."""
-    length = np.linalg.norm(directions, axis=1, keepdims=True)
-    unit = np.where(length > 1e-12, directions / np.maximum(length, 1e-12), [0.0, 0.0, 1.0])
-    quaternions = np.stack([1 + unit[:, 2], -unit[:, 1], unit[:, 0], np.zeros(len(unit))], axis=1)
-    quaternions[unit[:, 2] < -1 + 1e-9] = [0.0, 1.0, 0.0, 0.0]
-    return quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
-
-
-def linear_colours(colours: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """sRGB to linear light, which viser expects of the colours of instances and line segments."""
-    srgb = colours / 255
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    return np.round(255 * linear).astype(np.uint8)
-
-
-def _add_instances(
-    scene: viser.SceneApi,
-    name: str,
-    vertices: NDArray[np.float64],
-    faces: NDArray[np.int64],
-    opacity: float | None,
-    shadow: bool,
-    each_opacity: bool,
-) -> viser.BatchedMeshHandle:
-    return scene.add_batched_meshes_simple(
-        name,
-        vertices,
-        faces,
-        batched_wxyzs=np.array([[1.0, 0.0, 0.0, 0.0]]),
-        batched_positions=np.zeros((1, 3)),
-        batched_scales=np.ones((1, 3)),
-        batched_colors=np.zeros((1, 3), dtype=np.uint8),
-        batched_opacities=np.ones(1) if each_opacity else None,
-        opacity=opacity,
-        lod="off",
-        cast_shadow=shadow,
-        receive_shadow=False,
-        visible=False,
-    )
-
-
-def _set_instances(
-    handle: viser.BatchedMeshHandle,
-    positions: NDArray[np.float64],
-    wxyzs: NDArray[np.float64],
-    scales: NDArray[np.float64],
-    colours: NDArray[np.uint8],
-    opacities: NDArray[np.float64] | None = None,
-) -> None:
-    handle.visible = len(positions) > 0
-    if len(positions):
-        handle.batched_positions = positions.astype(np.float32)
-        handle.batched_wxyzs = wxyzs.astype(np.float32)
-        handle.batched_scales = scales.astype(np.float32)
-        handle.batched_colors = linear_colours(colours)
-        if opacities is not None:
-            handle.batched_opacities = opacities.astype(np.float32)
-
-
-def _unit_ball(rings: int = 16, sectors: int = 24) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """A ball of radius 1: vertices [V, 3], triangles [F, 3]."""
-    polar = np.linspace(0, np.pi, rings + 1)[:, None]
-    around = np.linspace(0, 2 * np.pi, sectors, endpoint=False)[None, :]
-    x, y, z = np.sin(polar) * np.cos(around), np.sin(polar) * np.sin(around), np.cos(polar) + 0 * around
-    return np.stack([x, y, z], axis=-1).reshape(-1, 3), _strip_faces(rings, sectors)
-
-
-def _unit_tube(sectors: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """An open tube of radius 1 from z = 0 to z = 1: vertices [V, 3], triangles [F, 3]."""
-    around = np.linspace(0, 2 * np.pi, sectors, endpoint=False)
-    circle = np.stack([np.cos(around), np.sin(around), np.zeros(sectors)], axis=1)
-    return np.concatenate([circle + [0, 0, 1], circle]), _strip_faces(1, sectors)
-
-
-def _strip_faces(rings: int, sectors: int) -> NDArray[np.int64]:
-    """Triangles [F, 3], seen from outside, between rings of `sectors` vertices each, the upper one first."""
-    ring, sector = np.meshgrid(np.arange(rings), np.arange(sectors), indexing="ij")
-    upper = ring * sectors + sector
-    upper_next = ring * sectors + (sector + 1) % sectors
-    lower, lower_next = upper + sectors, upper_next + sectors
-    return np.concatenate(
-        [np.stack([upper, lower, lower_next], -1), np.stack([upper, lower_next, upper_next], -1)]
-    ).reshape(-1, 3)

@@ -1,13 +1,15 @@
-"""What the viewer has heard of one team or body: plain copies of the messages, and a bounded memory of them.
+"""What the viewer has heard of one team or body: plain copies of the messages, and a memory of them in order of time.
 
 Shapes use A agents, T times. Units are metres and seconds, z up.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from siha_ros.window.types import Status
 
 Floats = NDArray[np.float64]
 
-UNSCORED_MEMORY = 100  # states that may wait for the truth around their stamp
+CLOCK_JUMP = 1.0  # stamps going back by more than this (s) mean that the stream started anew
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Paths:
     """Positions of some agents at many times: a forecast, or the window of the hidden agents.
 
     Attributes:
-        times: f8[T] (s); names: [A]; positions: f8[A, T, 3] (m); covariance: f8[A, T, 3, 3] (m^2).
+        times: f8[T] (s); names: [A]; positions: f8[A, T, 3] (m); covariance: f4[A, T, 3, 3] (m^2).
     """
 
     stamp: float
@@ -65,7 +67,7 @@ class Paths:
     names: list[str]
     times: Floats
     positions: Floats
-    covariance: Floats
+    covariance: NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -88,33 +90,117 @@ class Truth:
     positions: Floats
 
 
+@dataclass(frozen=True)
+class Score:
+    """What the curves need to know of one States.
+
+    Attributes:
+        error: rms error of the hidden agents (cm), 0 where none is hidden, NaN where the truth is unknown.
+        position_95: rms of the hidden agents' 95 % radius (cm), 0 where none is hidden; latency: (ms).
+        hidden: how many are hidden; lost: whether one became so.
+    """
+
+    stamp: float
+    error: float
+    position_95: float
+    latency: float
+    hidden: int
+    lost: bool
+
+
 @dataclass
-class Group:
-    """The latest of everything about one team or body.
+class Figure:
+    """How a set of agents is drawn.
 
     Attributes:
         bones: index pairs of joints to join; radius: of one agent's ball (m); ground: height of the ground (m).
         extent: largest distance of an agent from the middle so far (m).
-        trail: (stamp, positions f8[A, 3], status int8[A]) of the last seconds.
-        unscored: states that wait for the truth around their stamp.
-        errors: f8[A] distance to the truth (m) of the newest scored states, NaN where unknown; None without truth.
-        history: (stamp s, rms error of the hidden cm, their rms 95 % radius cm, latency ms) of the last seconds.
-        arrivals: of the last seconds' states, on the steady clock (s).
     """
 
-    states: States
     bones: list[tuple[int, int]]
     radius: float
     ground: float
     extent: float
-    trail: deque[tuple[float, Floats, NDArray[np.int8]]] = field(default_factory=deque)
+
+
+@dataclass
+class Group:
+    """One team or body at one time.
+
+    Attributes:
+        trail: states of the last seconds, without a gap, the ones of now last.
+    """
+
+    states: States
+    figure: Figure
+    trail: list[States] = field(default_factory=list)
     graph: Graph | None = None
     forecast: Paths | None = None
     window: Paths | None = None
-    unscored: deque[States] = field(default_factory=lambda: deque(maxlen=UNSCORED_MEMORY))
-    errors: Floats | None = None
-    history: deque[tuple[float, float, float, float]] = field(default_factory=deque)
-    arrivals: deque[float] = field(default_factory=deque)
+
+
+class Stamped(Protocol):
+    """Anything with a stamp (s)."""
+
+    @property
+    def stamp(self) -> float:
+        """Its time (s)."""
+
+
+Entry = TypeVar("Entry", bound=Stamped)
+
+
+class Series(Generic[Entry]):
+    """Entries in order of their stamps, of the last `keep` seconds."""
+
+    def __init__(self, keep: float = math.inf) -> None:
+        self._keep = keep
+        self._stamps: list[float] = []
+        self._entries: list[Entry] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """All of them."""
+        return self._entries
+
+    def add(self, entry: Entry) -> bool:
+        """Take a newer entry; another of the newest stamp replaces it. False where it came too late and is left out.
+        A clock that jumps back starts the series anew."""
+        newest = self._stamps[-1] if self._stamps else -math.inf
+        if entry.stamp < newest - CLOCK_JUMP:
+            self.clear()
+        elif entry.stamp < newest:
+            return False
+        elif entry.stamp == newest:
+            self._entries[-1] = entry
+            return True
+        self._stamps.append(entry.stamp)
+        self._entries.append(entry)
+        old = bisect_left(self._stamps, entry.stamp - self._keep)
+        del self._stamps[:old], self._entries[:old]
+        return True
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._stamps.clear()
+        self._entries.clear()
+
+    def latest(self, at: float = math.inf) -> Entry | None:
+        """The newest entry whose stamp is not after `at` (s)."""
+        place = bisect_right(self._stamps, at)
+        return self._entries[place - 1] if place else None
+
+    def between(self, begin: float, end: float) -> list[Entry]:
+        """Entries whose stamps are from `begin` to `end` (s), both included."""
+        return self._entries[bisect_left(self._stamps, begin) : bisect_right(self._stamps, end)]
+
+    def around(self, at: float) -> list[Entry]:
+        """The one or two entries next to `at` (s), one on each side of it where there is one."""
+        place = bisect_left(self._stamps, at)
+        return self._entries[max(place - 1, 0) : place + 1]
 
 
 def truth_at(frames: Sequence[Truth], stamp: float, names: list[str], tolerance: float = 1e-6) -> Floats | None:

@@ -1,16 +1,20 @@
-"""The side panel's text as HTML: who is hidden, since when and why, how far off, how fast. Every name is escaped."""
+"""The side panel's text as HTML: who is hidden, since when and why, how far off, how fast, when agents were lost, and
+the edges of one agent. Every name is escaped."""
 
 from __future__ import annotations
 
 from html import escape
 
+import numpy as np
+
 from siha_ros.viewer.scene import EDGE_COLOUR, EDGE_HIDDEN_COLOUR, STATUS_COLOURS, TRUTH_COLOUR
-from siha_ros.viewer.scene_state import AgentRow, Summary
+from siha_ros.viewer.scene_state import AgentRow, EdgeRow, History, Summary
 from siha_ros.window.types import Status
 
 SILENCE = 2.0  # without states for this long (s) the panel says so
 MOST_ROWS = 14  # rows shown; further ones are counted
 GREY = "#6b7280"
+HIDDEN = STATUS_COLOURS[Status.HIDDEN]
 
 _WORDS = {
     Status.UNKNOWN: "never seen",
@@ -30,15 +34,62 @@ def summary_html(summary: Summary) -> str:
     )
 
 
+def strip_html(history: History | None, begin: float, end: float, at: float) -> str:
+    """The memory from `begin` to `end` (s) as a strip: coloured where agents are hidden, a mark where it is shown."""
+    length = max(end - begin, 1e-9)
+
+    def bar(left: float, right: float, least: str, colour: str) -> str:
+        width = f"max({least},{100 * (right - left) / length:.2f}%)"
+        return (
+            f'<div style="position:absolute;top:0;bottom:0;left:{100 * (left - begin) / length:.2f}%;width:{width};'
+            f'background:{colour}"></div>'
+        )
+
+    bars = [] if history is None else [bar(a, b, "1px", _css(HIDDEN)) for a, b in hidden_spans(history)]
+    bars.append(bar(at, at, "2px", "#111827"))
+    return (
+        '<div title="orange: an agent is hidden" style="position:relative;height:10px;margin:4px 8px 0;'
+        f'background:#e5e7eb;overflow:hidden">{"".join(bars)}</div>'
+    )
+
+
+def hidden_spans(history: History) -> list[tuple[float, float]]:
+    """Times (s) from and to which at least one agent was hidden, each to the first stamp at which none was."""
+    hidden = np.concatenate([[False], history.hidden > 0, [False]])
+    change = np.flatnonzero(hidden[1:] != hidden[:-1])
+    stamps = np.append(history.time, history.time[-1:])
+    return [(float(stamps[a]), float(stamps[b])) for a, b in zip(change[::2], change[1::2], strict=True)]
+
+
+def edges_html(name: str, rows: list[EdgeRow]) -> str:
+    """How probable it is that the agent `name` acts on each other one, and each other one on it."""
+    if not rows:
+        return _small(f"No graph of {escape(name)} yet") if name else _small("Choose an agent, or click on one")
+    head = "".join(
+        f'<th style="text-align:{side};font-weight:500;color:{GREY};font-size:10.5px">{title}</th>'
+        for title, side in (("agent", "left"), (f"{escape(name)} acts on it", "left"), ("it acts on this", "left"))
+    )
+    body = "".join(
+        f'<tr style="border-top:1px solid #e5e7eb"><td>{_dot(STATUS_COLOURS[row.status])} {escape(row.name)}</td>'
+        f"<td>{_share(row.acts_on)}</td><td>{_share(row.acted_by)}</td></tr>"
+        for row in rows[:MOST_ROWS]
+    )
+    more = _small(f"and {len(rows) - MOST_ROWS} weaker ones") if len(rows) > MOST_ROWS else ""
+    return (
+        f'<div style="font-size:12px;padding:2px 8px;color:#1f2937"><table style="width:100%;border-collapse:collapse">'
+        f"<tr>{head}</tr>{body}</table>{more}</div>"
+    )
+
+
 def legend_html() -> str:
     """What the colours mean."""
     entries = [
         (_dot(STATUS_COLOURS[Status.VISIBLE]), "seen"),
         (_dot(STATUS_COLOURS[Status.BRIDGED]), "short gap, bridged"),
-        (_dot(STATUS_COLOURS[Status.HIDDEN]), "hidden, reconstructed"),
-        (_dot(STATUS_COLOURS[Status.HIDDEN], 0.25), "holds it with 95 %"),
+        (_dot(HIDDEN), "hidden, reconstructed"),
+        (_dot(HIDDEN, 0.25), "holds it with 95 %"),
         (_dot(TRUTH_COLOUR, 0.3), "where it truly is"),
-        (_bar(STATUS_COLOURS[Status.HIDDEN], 0.3), "forecast ± 1 deviation"),
+        (_bar(HIDDEN, 0.3), "forecast ± 1 deviation"),
         (_bar(EDGE_COLOUR), "influence"),
         (_bar(EDGE_HIDDEN_COLOUR), "influence of or on a hidden one"),
     ]
@@ -59,7 +110,7 @@ def _headline(summary: Summary) -> str:
         return _big(f"No data for {summary.silent:.0f} s", GREY)
     hidden = sum(row.status == Status.HIDDEN for row in summary.rows)
     if hidden:
-        return _big(f"{hidden} of {summary.agents} hidden", _css(STATUS_COLOURS[Status.HIDDEN]))
+        return _big(f"{hidden} of {summary.agents} hidden", _css(HIDDEN))
     if any(row.status == Status.STALE for row in summary.rows):
         return _big("Stream stopped", GREY)
     if any(row.status == Status.WARMING_UP for row in summary.rows):
@@ -112,6 +163,19 @@ def _row(row: AgentRow, with_error: bool) -> str:
         f'<tr style="border-top:1px solid #e5e7eb"><td>{_dot(STATUS_COLOURS[row.status])} '
         f"<b>{escape(row.name)}</b></td>{cells}</tr>"
     )
+
+
+def _share(probability: float) -> str:
+    """A probability as a bar and as percent."""
+    return (
+        '<span style="display:inline-block;width:44px;height:7px;background:#e5e7eb;margin-right:5px">'
+        f'<span style="display:block;height:7px;width:{100 * probability:.0f}%;background:{_css(EDGE_COLOUR)}"></span>'
+        f"</span>{100 * probability:.0f} %"
+    )
+
+
+def _small(text: str) -> str:
+    return f'<div style="color:{GREY};font-size:11.5px;padding:2px 8px">{text}</div>'
 
 
 def _big(text: str, colour: str) -> str:

@@ -108,7 +108,7 @@ class Scene:
         edges: each half a tube, from the sender to the middle of the edge: a one-way influence is half a tube.
         bands_seen, bands_hidden: forecasts of seen and of hidden agents, one standard deviation wide on each side.
         ghosts, ghost_bones, misses: the truth of agents that are not seen, and the way from the estimate to it.
-        labels: by a key that stays the same from frame to frame.
+        labels: by a key that stays the same from frame to frame; names: of the agents' balls.
         centre: f8[3] middle of all agents (m); ground: height of the ground (m); extent: radius of the whole (m).
     """
 
@@ -124,6 +124,7 @@ class Scene:
     bands_seen: Bands
     bands_hidden: Bands
     labels: dict[str, Label]
+    names: list[str]
     centre: Floats
     ground: float
     extent: float
@@ -140,14 +141,14 @@ def draw_group(group: Group, truth: Floats | None, view: View, trail_seconds: fl
     true_positions = states.positions if truth is None else np.where(ghost[:, None], truth, states.positions)
     marked = _marked(group, view)
     marked_seen, marked_hidden = [i for i in marked if not hidden[i]], [i for i in marked if hidden[i]]
-    bones = [(a, b) for a, b in group.bones if drawn[a] and drawn[b]] if view.bones else []
+    bones = [(a, b) for a, b in group.figure.bones if drawn[a] and drawn[b]] if view.bones else []
 
     return Scene(
-        agents=_balls(states.positions[drawn], group.radius, status_colours(states.status[drawn])),
+        agents=_balls(states.positions[drawn], group.figure.radius, status_colours(states.status[drawn])),
         spread=_spread(states, hidden) if view.spread else _no_balls(),
-        ghosts=_balls(true_positions[ghost], 0.95 * group.radius, TRUTH_COLOUR),
-        bones=_bones(states, bones, 0.6 * group.radius),
-        ghost_bones=_tubes(true_positions, [b for b in bones if ghost[b[0]] or ghost[b[1]]], 0.5 * group.radius),
+        ghosts=_balls(true_positions[ghost], 0.95 * group.figure.radius, TRUTH_COLOUR),
+        bones=_bones(states, bones, 0.6 * group.figure.radius),
+        ghost_bones=_tubes(true_positions, [b for b in bones if ghost[b[0]] or ghost[b[1]]], 0.5 * group.figure.radius),
         edges=_edges(group, view) if view.edges else _no_tubes(),
         trails=_trails(group, marked, trail_seconds) if view.trails else _no_lines(),
         forecast=_forecast_lines(group, marked) if view.forecast else _no_lines(),
@@ -155,9 +156,10 @@ def draw_group(group: Group, truth: Floats | None, view: View, trail_seconds: fl
         bands_seen=_bands(group, marked_seen) if view.forecast else _no_bands(),
         bands_hidden=_bands(group, marked_hidden) if view.forecast else _no_bands(),
         labels=_labels(group, marked, view.focus) if view.names else {},
+        names=[name for name, shown in zip(states.names, drawn, strict=True) if shown],
         centre=states.positions[drawn].mean(axis=0) if drawn.any() else np.zeros(3),
-        ground=group.ground,
-        extent=group.extent,
+        ground=group.figure.ground,
+        extent=group.figure.extent,
     )
 
 
@@ -192,6 +194,7 @@ def joined(scenes: list[Scene]) -> Scene:
         bands_seen=join_bands("bands_seen"),
         bands_hidden=join_bands("bands_hidden"),
         labels={key: label for scene in scenes for key, label in scene.labels.items()},
+        names=[name for scene in scenes for name in scene.names],
         centre=centre,
         ground=min(scene.ground for scene in scenes),
         extent=max(float(np.linalg.norm(scene.centre - centre)) + scene.extent for scene in scenes),
@@ -221,7 +224,7 @@ def _marked(group: Group, view: View) -> list[int]:
     index = [int(i) for i in np.flatnonzero(states.drawable)]
     if len(states.names) <= CROWD:
         return index
-    ends = chain_ends(len(states.names), group.bones)
+    ends = chain_ends(len(states.names), group.figure.bones)
     return [i for i in index if i in ends or states.hidden[i] or states.names[i] == view.focus]
 
 
@@ -247,7 +250,7 @@ def _edges(group: Group, view: View) -> Tubes:
     return Tubes(
         starts=start,
         ends=0.5 * (start + end),
-        radii=group.radius * (0.06 + 0.14 * strength),
+        radii=group.figure.radius * (0.06 + 0.14 * strength),
         colours=np.where(touches_hidden[sender, receiver][:, None], EDGE_HIDDEN_COLOUR, EDGE_COLOUR).astype(np.uint8),
         opacities=0.1 + 0.8 * strength**2,
     )
@@ -258,9 +261,9 @@ def _trails(group: Group, marked: list[int], seconds: float) -> Lines:
     states, window = group.states, group.window
     if len(group.trail) < 2 or not marked:
         return _no_lines()
-    stamps = np.array([stamp for stamp, _, _ in group.trail])
-    positions = np.stack([positions for _, positions, _ in group.trail], axis=1)
-    tints = np.stack([status_colours(status) for _, _, status in group.trail], axis=1)
+    stamps = np.array([earlier.stamp for earlier in group.trail])
+    positions = np.stack([earlier.positions for earlier in group.trail], axis=1)
+    tints = np.stack([status_colours(earlier.status) for earlier in group.trail], axis=1)
     parts = []
     for i in marked:
         times, path, tint = stamps, positions[i], tints[i]
@@ -326,17 +329,17 @@ def _labels(group: Group, marked: list[int], focus: str | None) -> dict[str, Lab
         text = states.names[i]
         if states.hidden[i]:
             text += f" · hidden {max(states.since_seen[i], 0):.0f} s · ±{100 * states.position_95[i]:.0f} cm"
-        labels[f"{states.group}/{i}"] = Label(text, states.positions[i] + [0, 0, 1.6 * group.radius])
+        labels[f"{states.group}/{i}"] = Label(text, states.positions[i] + [0, 0, 1.6 * group.figure.radius])
     return labels
 
 
 def _limb_ends(group: Group, hidden: list[int]) -> list[int]:
     """Of each set of hidden agents that hang together by bones, the first that ends a limb, else the first."""
-    ends = chain_ends(len(group.states.names), group.bones)
+    ends = chain_ends(len(group.states.names), group.figure.bones)
     limb = {i: i for i in hidden}  # to the smallest index of the limb
 
     for _ in hidden:
-        for a, b in group.bones:
+        for a, b in group.figure.bones:
             if a in limb and b in limb:
                 limb[a] = limb[b] = min(limb[a], limb[b])
     members = [[i for i in hidden if limb[i] == first] for first in sorted(set(limb.values()))]

@@ -1,11 +1,13 @@
-"""What to draw and what to say about the latest outputs of the node: numpy only, no ROS, no browser.
+"""What to draw and what to say about the outputs of the node at any time that is remembered: numpy only.
 
-`SceneState` is given what was heard, in any order and from any thread, keeps a bounded memory of it, and answers with a
-`Scene` to draw, a `Summary` for the side panel and a `History` for its curves. The latest of each kind wins.
+`SceneState` is given what was heard, in any order and from any thread, and remembers the last seconds of it (all of a
+recording). It answers for a time with a `Scene` to draw and a `Summary` for the side panel (without a time: of the
+latest of each kind) and for all of its memory with a `History` for the curves.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -15,19 +17,31 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.viewer.memory import UNSCORED_MEMORY, Floats, Graph, Group, Paths, States, Truth, truth_at
+from siha_ros.viewer.memory import (
+    CLOCK_JUMP,
+    Figure,
+    Floats,
+    Graph,
+    Group,
+    Paths,
+    Score,
+    Series,
+    States,
+    Truth,
+    truth_at,
+)
 from siha_ros.viewer.scene import Scene, View, agent_radius, draw_group, joined
 from siha_ros.viewer.skeletons import CMU_BONES, Bone, bone_indices
 from siha_ros.window.types import Status
 
 Entry = TypeVar("Entry")
 
-CLOCK_JUMP = 1.0  # stamps going back by more than this (s) mean that the stream started anew
+MEMORY_SECONDS = 120.0  # how far the memory of a live run reaches back (s)
 TRAIL_GAP = 0.5  # trails start anew after a pause in the stream longer than this (s)
-TRUTH_MEMORY = 600  # truth frames kept, 5 s at 120 Hz
 TRUTH_TOLERANCE = 0.2  # a ghost may be drawn where the truth last was, up to this long ago (s)
-HISTORY_SECONDS = 30.0  # how far the curves reach back (s)
-RATE_WINDOW = 3.0  # time over which the rate is counted (s)
+SCORE_TOLERANCE = 1e-6  # but an error is only taken between two frames of the truth (s)
+RATE_WINDOW = 3.0  # time over which rate, latency and the newest known error are looked for (s)
+UNSCORED_MEMORY = 100  # states that may wait for the truth around their stamp
 
 
 @dataclass
@@ -48,8 +62,8 @@ class Summary:
     """What the side panel says.
 
     Attributes:
-        silent: time since the last states arrived (s), None before the first.
-        rate: states per second of each group (Hz); latency: median of the last hundred (ms).
+        silent: time since the last states arrived (s), None before the first; 0 for a time of the past.
+        rate: states per second of each group (Hz of the stream's time); latency: median of the last seconds (ms).
         agents: number of agents in all groups; rows: the agents that are not plainly visible.
         error: root mean square error of the hidden agents (cm), None without truth or hidden agents.
         edges_seen, edges_hidden: percent of right edges between seen agents, and of those that touch a hidden one;
@@ -68,126 +82,152 @@ class Summary:
 
 
 @dataclass
+class EdgeRow:
+    """How probable it is that the agent in focus acts on this one, and this one on it."""
+
+    name: str
+    status: Status
+    acts_on: float
+    acted_by: float
+
+
+@dataclass
 class History:
-    """Curves over the last seconds, f8[N] each.
+    """Curves over the memory of the first group, N entries each.
 
     Attributes:
-        age: time before the newest stamp (s), negative, increasing.
-        error: rms error of the hidden agents (cm), 0 where none is hidden; None without truth.
-        position_95: rms of the hidden agents' 95 % radius (cm), 0 where none is hidden; latency: (ms).
+        time: stamps (s), increasing; error, position_95, latency: see Score; error is None where no truth was heard.
+        hidden: i8[N] how many agents are hidden.
     """
 
-    age: Floats
+    time: Floats
     error: Floats | None
     position_95: Floats
     latency: Floats
+    hidden: NDArray[np.int64]
 
 
 class SceneState:
-    """The latest of everything, and what to draw of it. Every method may be called from any thread."""
+    """What was heard, and what to draw of it. Every method may be called from any thread; times are stamps (s).
+
+    Attributes:
+        origin: stamp (s) that is the zero of the time axis: the first one heard, or the beginning of the recording.
+    """
 
     def __init__(
-        self, bones: Iterable[Bone] = CMU_BONES, trail_seconds: float = 4.0, history_seconds: float = HISTORY_SECONDS
+        self, bones: Iterable[Bone] = CMU_BONES, trail_seconds: float = 4.0, keep_seconds: float = MEMORY_SECONDS
     ) -> None:
-        """Take the bones to draw between joints of these names, and how long trails and curves reach back (s)."""
+        """Take the bones to draw between joints of these names, how long trails are, and how far the memory goes back
+        (s; infinite: a whole recording)."""
+        self.origin: float | None = None
         self._bones = tuple(bones)
         self._trail_seconds = trail_seconds
-        self._history_seconds = history_seconds
-        self._groups: dict[str, Group] = {}
-        self._truth: dict[str, deque[Truth]] = {}
-        self._truth_graph: dict[str, Graph] = {}
+        self._keep = keep_seconds
+        self._tracks: dict[str, _Track] = {}
+        self._truth: dict[str, Series[Truth]] = {}
+        self._truth_graph: dict[str, Series[Graph]] = {}
         self._last_arrival: float | None = None
         self._lock = threading.Lock()
 
-    def add_states(self, states: States, arrival: float) -> None:
-        """Take the newest states of a group; `arrival` is a steady clock's time (s)."""
+    def add_states(self, states: States, arrival: float | None = None, since_begin: float = 0.0) -> None:
+        """Take states of a group. `arrival`: a steady clock's time (s), None for those of a recording; `since_begin`:
+        when they were recorded after its beginning (s)."""
         with self._lock:
-            group = self._groups.get(states.group)
-            restarted = group is not None and states.stamp < group.states.stamp - CLOCK_JUMP
-            if group is None or restarted or group.states.names != states.names:
-                group = self._groups[states.group] = self._new_group(states)
-            elif states.stamp < group.states.stamp:
-                return
-            if states.stamp > group.states.stamp + TRAIL_GAP:
-                group.trail.clear()
-            group.states = states
-            self._last_arrival = arrival
-            group.arrivals.append(arrival)
-            while group.arrivals[0] < arrival - RATE_WINDOW:
-                group.arrivals.popleft()
-            group.trail.append((states.stamp, states.positions, states.status))
-            while group.trail[0][0] < states.stamp - self._trail_seconds:
-                group.trail.popleft()
-            positions = states.positions[states.drawable]
-            if len(positions):
-                reach = np.linalg.norm(positions - positions.mean(axis=0), axis=1).max()
-                group.extent = max(group.extent, float(reach))
-            group.unscored.append(states)
-            self._score(group)
+            if self.origin is None or states.stamp < self.origin - CLOCK_JUMP:
+                self.origin = states.stamp - since_begin
+            track = self._tracks.setdefault(states.group, _Track(self._keep))
+            if track.add(states, self._bones):
+                self._last_arrival = arrival
+                self._score(track)
 
     def add_window(self, window: Paths) -> None:
         """Take where the hidden agents were over the window."""
         with self._lock:
-            if window.group in self._groups:
-                self._groups[window.group].window = window
+            self._tracks.setdefault(window.group, _Track(self._keep)).windows.add(window)
 
     def add_forecast(self, forecast: Paths) -> None:
         """Take where all agents are going."""
         with self._lock:
-            if forecast.group in self._groups:
-                self._groups[forecast.group].forecast = forecast
+            self._tracks.setdefault(forecast.group, _Track(self._keep)).forecasts.add(forecast)
 
     def add_graph(self, graph: Graph) -> None:
         """Take who influences whom."""
         with self._lock:
-            if graph.group in self._groups:
-                self._groups[graph.group].graph = graph
+            self._tracks.setdefault(graph.group, _Track(self._keep)).graphs.add(graph)
 
     def add_truth(self, truth: Truth) -> None:
         """Take true positions; states whose stamp the truth has now reached get their error."""
         with self._lock:
-            frames = self._truth.setdefault(truth.group, deque(maxlen=TRUTH_MEMORY))
-            if frames and (truth.stamp < frames[-1].stamp - CLOCK_JUMP or truth.names != frames[-1].names):
+            frames = self._truth.setdefault(truth.group, Series(self._keep))
+            if frames.entries and truth.names != frames.entries[-1].names:
                 frames.clear()
-            if frames and truth.stamp <= frames[-1].stamp:
-                return
-            frames.append(truth)
-            for group in self._groups.values():
-                self._score(group)
+            frames.add(truth)
+            for track in self._tracks.values():
+                self._score(track)
 
     def add_truth_graph(self, graph: Graph) -> None:
         """Take the true graph."""
         with self._lock:
-            self._truth_graph[graph.group] = graph
+            self._truth_graph.setdefault(graph.group, Series(self._keep)).add(graph)
 
-    def scene(self, view: View) -> Scene | None:
-        """What to draw now, None before the first states."""
+    def end(self) -> None:
+        """Nothing more will come, also no truth that states wait for."""
+        with self._lock:
+            for track in self._tracks.values():
+                self._score(track, to_the_end=True)
+
+    def span(self) -> tuple[float, float] | None:
+        """The oldest and the newest stamp of states (s), None before there are any."""
+        with self._lock:
+            stamps = [track.states.entries[k].stamp for track in self._heard() for k in (0, -1)]
+        return (min(stamps), max(stamps)) if stamps else None
+
+    def losses(self) -> list[float]:
+        """Stamps at which an agent of any group was lost, in order."""
+        with self._lock:
+            return sorted(score.stamp for track in self._heard() for score in track.scores.entries if score.lost)
+
+    def step(self, at: float, count: int) -> float:
+        """The stamp that is `count` states after (before, where negative) the ones of a time, at most the last."""
+        with self._lock:
+            stamps = sorted({states.stamp for track in self._heard() for states in track.states.entries})
+        place = int(np.searchsorted(stamps, at, side="right")) - 1 + count
+        return stamps[min(max(place, 0), len(stamps) - 1)] if stamps else at
+
+    def scene(self, view: View, at: float | None = None) -> Scene | None:
+        """What to draw, None before the first states."""
         with self._lock:
             scenes = []
-            for group in self._groups.values():
+            for group in self._groups(at):
                 states = group.states
-                frames = _of_group(self._truth, states.group) or ()
-                truth = truth_at(list(frames), states.stamp, states.names, TRUTH_TOLERANCE)
+                frames = _of_group(self._truth, states.group)
+                near = frames.around(states.stamp) if frames else []
+                truth = truth_at(near, states.stamp, states.names, TRUTH_TOLERANCE)
                 scenes.append(draw_group(group, truth, view, self._trail_seconds))
         return joined(scenes) if scenes else None
 
     def names(self) -> list[str]:
-        """All agent names, in the order of the messages."""
+        """All agent names, in the order of the newest messages."""
         with self._lock:
-            return list(dict.fromkeys(name for group in self._groups.values() for name in group.states.names))
+            return list(dict.fromkeys(name for group in self._groups(None) for name in group.states.names))
 
-    def summary(self, now: float) -> Summary:
-        """What the side panel says at the steady clock's time `now` (s)."""
+    def summary(self, now: float, at: float | None = None) -> Summary:
+        """What the side panel says; `now` is the steady clock's time (s)."""
         with self._lock:
-            groups = list(self._groups.values())
-            rows = [row for group in groups for row in _rows(group) if row.status != Status.VISIBLE]
+            groups = self._groups(at)
+            rows = [row for group in groups for row in self._rows(group) if row.status != Status.VISIBLE]
             errors = [row.error for row in rows if row.status == Status.HIDDEN and row.error is not None]
-            latencies = [entry[3] for group in groups for entry in list(group.history)[-100:]]
-            edges_seen, edges_hidden = self._right_edges()
+            recent = [self._tracks[g.states.group].recent(g.states.stamp) for g in groups]
+            latencies = [1000 * states.latency for some in recent for states in some]
+            silent = None if not groups else 0.0
+            if groups and at is None and self._last_arrival is not None:
+                silent = max(now - self._last_arrival, 0.0)
+            rates = [0.0] if silent is None or silent > RATE_WINDOW else [_rate(some) for some in recent]
+            edges_seen, edges_hidden = self._right_edges(groups)
             return Summary(
-                silent=None if self._last_arrival is None else max(now - self._last_arrival, 0.0),
+                silent=silent,
                 bundle=", ".join(dict.fromkeys(group.states.bundle for group in groups if group.states.bundle)),
-                rate=float(np.mean([_rate(group.arrivals, now) for group in groups])) if groups else 0.0,
+                rate=float(np.mean(rates)),
                 latency=float(np.median(latencies)) if latencies else 0.0,
                 agents=sum(len(group.states.names) for group in groups),
                 rows=rows,
@@ -196,50 +236,93 @@ class SceneState:
                 edges_hidden=edges_hidden,
             )
 
-    def history(self) -> History | None:
-        """Error, stated spread and latency of the first group over the last seconds, None before there are any."""
+    def edges(self, name: str, at: float | None = None) -> list[EdgeRow]:
+        """Who the agent of that name acts on and is acted on by, the strongest first; none where it has no graph."""
         with self._lock:
-            group = next(iter(self._groups.values()), None)
-            if group is None or not group.history:
+            for group in self._groups(at):
+                graph, states = group.graph, group.states
+                if graph is None or name not in graph.names or name not in states.names:
+                    continue
+                me = graph.names.index(name)
+                status = dict(zip(states.names, states.status.tolist(), strict=True))
+                rows = [
+                    EdgeRow(other, Status(status[other]), float(to), float(by))
+                    for k, (other, to, by) in enumerate(
+                        zip(graph.names, graph.probability[me], graph.probability[:, me], strict=True)
+                    )
+                    if k != me and other in status
+                ]
+                return sorted(rows, key=lambda row: -max(row.acts_on, row.acted_by))
+        return []
+
+    def history(self) -> History | None:
+        """Error, stated spread and latency of the first group over the whole memory, None before there are any."""
+        with self._lock:
+            track = next(iter(self._heard()), None)
+            if track is None or not len(track.scores):
                 return None
-            stamp, error, position_95, latency = np.array(group.history).T
-            known = _of_group(self._truth, group.states.group) is not None
-        return History(stamp - stamp[-1], np.nan_to_num(error) if known else None, position_95, latency)
+            rows = [(s.stamp, s.error, s.position_95, s.latency, s.hidden) for s in track.scores.entries]
+            known = _of_group(self._truth, track.states.entries[-1].group) is not None
+        time, error, position_95, latency, hidden = np.array(rows).T
+        return History(time, error if known else None, position_95, latency, hidden.astype(np.int64))
 
-    def _new_group(self, states: States) -> Group:
-        bones = bone_indices(states.names, self._bones)
-        positions = states.positions[states.drawable]
-        radius = agent_radius(positions, bool(bones))
-        ground = float(positions[:, 2].min()) - radius if len(positions) else 0.0
-        return Group(states, bones, radius, ground, extent=10.0 * radius)
+    def _heard(self) -> list[_Track]:
+        return [track for track in self._tracks.values() if len(track.states)]
 
-    def _score(self, group: Group) -> None:
-        """Move every state whose stamp the truth has reached, or that has no truth, to the history."""
-        frames = _of_group(self._truth, group.states.group)
-        while group.unscored:
-            states = group.unscored[0]
-            early = frames is not None and bool(frames) and frames[-1].stamp < states.stamp - 1e-6
-            if early and len(group.unscored) < UNSCORED_MEMORY:
+    def _groups(self, at: float | None) -> list[Group]:
+        """Every group at a time, those of which there are states by then."""
+        found = [track.group(at, self._trail_seconds) for track in self._heard()]
+        return [group for group in found if group is not None]
+
+    def _errors(self, states: States) -> Floats | None:
+        """f8[A] distance to the truth (m) at the stamp of the states, NaN where unknown; None without truth then."""
+        frames = _of_group(self._truth, states.group)
+        near = frames.around(states.stamp) if frames else []
+        truth = truth_at(near, states.stamp, states.names, SCORE_TOLERANCE)
+        return None if truth is None else np.linalg.norm(states.positions - truth, axis=1)
+
+    def _score(self, track: _Track, to_the_end: bool = False) -> None:
+        """Score every state whose stamp the truth has reached, or that has no truth."""
+        while track.unscored:
+            states = track.unscored[0]
+            frames = _of_group(self._truth, states.group)
+            newest = frames.latest() if frames else None
+            early = newest is not None and newest.stamp < states.stamp - SCORE_TOLERANCE
+            if early and len(track.unscored) < UNSCORED_MEMORY and not to_the_end:
                 return
-            group.unscored.popleft()
-            truth = truth_at(list(frames), states.stamp, states.names) if frames else None
-            group.errors = None if truth is None else np.linalg.norm(states.positions - truth, axis=1)
-            group.history.append(
-                (
-                    states.stamp,
-                    np.nan if group.errors is None else 100 * _rms(group.errors[states.hidden]),
-                    100 * _rms(states.position_95[states.hidden]),
-                    1000 * states.latency,
-                )
-            )
-            while group.history[0][0] < states.stamp - self._history_seconds:
-                group.history.popleft()
+            track.unscored.popleft()
+            track.score(states, self._errors(states))
 
-    def _right_edges(self) -> tuple[float | None, float | None]:
+    def _rows(self, group: Group) -> list[AgentRow]:
+        states, errors = group.states, None
+        for known in reversed(self._tracks[states.group].recent(states.stamp)):  # the truth may come a little later
+            if known.names != states.names:
+                break
+            errors = self._errors(known)
+            if errors is not None:
+                break
+        if errors is None:
+            errors = np.full(len(states.names), np.nan)
+        return [
+            AgentRow(
+                group=states.group,
+                name=name,
+                status=Status(int(states.status[i])),
+                reason=states.reason[i],
+                since_seen=float(states.since_seen[i]),
+                position_95=100 * float(states.position_95[i]),
+                error=None if np.isnan(errors[i]) else 100 * float(errors[i]),
+            )
+            for i, name in enumerate(states.names)
+        ]
+
+    def _right_edges(self, groups: list[Group]) -> tuple[float | None, float | None]:
         """Percent of right edges: between agents that are both seen, and where at least one is hidden."""
         right: dict[bool, list[NDArray[np.bool_]]] = {False: [], True: []}
-        for group in self._groups.values():
-            true = _of_group(self._truth_graph, group.states.group)
+        for group in groups:
+            heard = _of_group(self._truth_graph, group.states.group)
+            # the first true graph counts for the time before it too: it comes once a second only
+            true = (heard.latest(group.states.stamp) or heard.entries[0]) if heard and len(heard) else None
             if true is None or group.graph is None or set(true.names) != set(group.graph.names):
                 continue
             names = group.graph.names
@@ -253,21 +336,80 @@ class SceneState:
         return _percent(right[False]), _percent(right[True])
 
 
-def _rows(group: Group) -> list[AgentRow]:
-    states = group.states
-    errors = np.full(len(states.names), np.nan) if group.errors is None else group.errors
-    return [
-        AgentRow(
-            group=states.group,
-            name=name,
-            status=Status(int(states.status[i])),
-            reason=states.reason[i],
-            since_seen=float(states.since_seen[i]),
-            position_95=100 * float(states.position_95[i]),
-            error=None if np.isnan(errors[i]) else 100 * float(errors[i]),
+class _Track:
+    """What was heard of one group."""
+
+    def __init__(self, keep: float) -> None:
+        self.states: Series[States] = Series(keep)
+        self.graphs: Series[Graph] = Series(keep)
+        self.forecasts: Series[Paths] = Series(keep)
+        self.windows: Series[Paths] = Series(keep)
+        self.scores: Series[Score] = Series(keep)
+        self.unscored: deque[States] = deque()
+        self._figures: dict[tuple[str, ...], Figure] = {}
+        self._hidden: set[str] = set()
+
+    def add(self, states: States, bones: tuple[Bone, ...]) -> bool:
+        """Take newer states; False where they came too late."""
+        newest = self.states.latest()
+        if not self.states.add(states):
+            return False
+        if newest is not None and states.stamp < newest.stamp:  # the stream started anew
+            self.unscored.clear()
+            self.scores.clear()
+        positions = states.positions[states.drawable]
+        figure = self._figures.get(tuple(states.names))
+        if figure is None:
+            pairs = bone_indices(states.names, bones)
+            radius = agent_radius(positions, bool(pairs))
+            ground = float(positions[:, 2].min()) - radius if len(positions) else 0.0
+            figure = self._figures[tuple(states.names)] = Figure(pairs, radius, ground, extent=10.0 * radius)
+        if len(positions):
+            reach = np.linalg.norm(positions - positions.mean(axis=0), axis=1).max()
+            figure.extent = max(figure.extent, float(reach))
+        self.unscored.append(states)
+        return True
+
+    def score(self, states: States, errors: Floats | None) -> None:
+        """Note what the curves need of states with the distances f8[A] to the truth (m), None where unknown."""
+        hidden = {name for name, lost in zip(states.names, states.hidden, strict=True) if lost}
+        before = self.scores.latest()
+        again = before is not None and before.stamp == states.stamp and before.lost  # a stream that stands still
+        self.scores.add(
+            Score(
+                stamp=states.stamp,
+                error=math.nan if errors is None else 100 * _rms(errors[states.hidden]),
+                position_95=100 * _rms(states.position_95[states.hidden]),
+                latency=1000 * states.latency,
+                hidden=len(hidden),
+                lost=bool(hidden - self._hidden) or again,
+            )
         )
-        for i, name in enumerate(states.names)
-    ]
+        self._hidden = hidden
+
+    def recent(self, stamp: float) -> list[States]:
+        """States of the last seconds before a stamp, in order."""
+        return self.states.between(stamp - RATE_WINDOW, stamp)
+
+    def group(self, at: float | None, trail_seconds: float) -> Group | None:
+        """The group at a time, None where there are no states by then."""
+        states = self.states.latest(math.inf if at is None else at)
+        if states is None:
+            return None
+        until = math.inf if at is None else states.stamp  # now: whichever of an estimate's messages came first
+        trail: deque[States] = deque()
+        for earlier in reversed(self.states.between(states.stamp - trail_seconds, states.stamp)):
+            if trail and (trail[0].stamp - earlier.stamp > TRAIL_GAP or earlier.names != states.names):
+                break
+            trail.appendleft(earlier)
+        return Group(
+            states,
+            self._figures[tuple(states.names)],
+            list(trail),
+            self.graphs.latest(until),
+            self.forecasts.latest(until),
+            self.windows.latest(until),
+        )
 
 
 def _of_group(by_group: dict[str, Entry], group: str) -> Entry | None:
@@ -288,7 +430,6 @@ def _percent(parts: list[NDArray[np.bool_]]) -> float | None:
     return 100 * float(right.mean()) if len(right) else None
 
 
-def _rate(arrivals: deque[float], now: float) -> float:
-    recent = [arrival for arrival in arrivals if arrival >= now - RATE_WINDOW]
-    span = recent[-1] - recent[0] if len(recent) > 1 else 0.0
+def _rate(recent: list[States]) -> float:
+    span = recent[-1].stamp - recent[0].stamp if len(recent) > 1 else 0.0
     return (len(recent) - 1) / span if span > 0 else 0.0

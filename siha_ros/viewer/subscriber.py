@@ -1,6 +1,6 @@
 """Listens to the node and to the truth, and hands what it hears to a SceneState; the only part that knows of ROS.
 
-Best effort and a queue of one message: a slow viewer loses messages, and never makes the node keep or repeat any.
+Best effort and short queues: a slow viewer loses messages, and never makes the node keep or repeat any.
 """
 
 from __future__ import annotations
@@ -9,17 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
-from std_msgs.msg import Header
 
 from siha_ros.msg import Forecast, HiddenTrajectories, InteractionGraph, ReconstructedStates, SkeletonFrame
-from siha_ros.viewer.memory import Graph, Paths, States, Truth
+from siha_ros.viewer.messages import forecast_of, graph_of, states_of, truth_of, window_of
 from siha_ros.viewer.scene_state import SceneState
-from siha_ros.window.types import Status
-
-GUIDING_TYPE = 1  # of the types of interaction, the one that means "acts on"; 0 is "none"
 
 
 class ViewerNode(Node):
@@ -32,7 +27,7 @@ class ViewerNode(Node):
             reliability=ReliabilityPolicy.BEST_EFFORT,
             durability=DurabilityPolicy.VOLATILE,
             history=HistoryPolicy.KEEP_LAST,
-            depth=1,
+            depth=10,  # several groups speak at the same time
         )
 
         def listen(kind: type, topic: str, take: Callable[[Any], None]) -> None:
@@ -52,66 +47,3 @@ class ViewerNode(Node):
         listen(InteractionGraph, f"{source}/graph", lambda m: state.add_graph(graph_of(m)))
         listen(SkeletonFrame, truth, lambda m: state.add_truth(truth_of(m)))
         listen(InteractionGraph, truth_graph, lambda m: state.add_truth_graph(graph_of(m)))
-
-
-def states_of(message: ReconstructedStates) -> States:
-    """The message as the viewer keeps it; as for the others, ValueError or IndexError where arrays do not fit."""
-    agents = message.agents
-    points = [agent.pose.position for agent in agents]
-    return States(
-        stamp=_seconds(message.header),
-        group=message.group,
-        names=[agent.name for agent in agents],
-        status=np.array([Status(agent.status) for agent in agents], dtype=np.int8),
-        reason=[agent.reason for agent in agents],
-        positions=np.array([(point.x, point.y, point.z) for point in points]).reshape(-1, 3),
-        position_95=np.array([agent.position_95 for agent in agents]),
-        since_seen=np.array([agent.time_since_seen for agent in agents]),
-        latency=message.latency,
-        bundle=message.bundle,
-    )
-
-
-def window_of(message: HiddenTrajectories) -> Paths:
-    """The message as the viewer keeps it; its last time is its stamp."""
-    stamp, count = _seconds(message.header), len(message.agents)
-    steps = len(message.observed) // max(count, 1)
-    return _paths(message, stamp, stamp - message.step * np.arange(steps - 1, -1, -1), steps)
-
-
-def forecast_of(message: Forecast) -> Paths:
-    """The message as the viewer keeps it; its first time is one step after its stamp."""
-    stamp = _seconds(message.header)
-    return _paths(message, stamp, stamp + message.step * np.arange(1, message.horizon + 1), message.horizon)
-
-
-def graph_of(message: InteractionGraph) -> Graph:
-    """The message as the viewer keeps it: the probability of the guiding type of interaction, 0 where all types are
-    equally likely, since nothing is known there."""
-    count = len(message.agents)
-    probability = np.array(message.probability, dtype=float).reshape(count, count, len(message.edge_types))
-    known = probability.max(axis=2, initial=0.0) > probability.min(axis=2, initial=1.0)
-    guiding = np.where(known, probability[:, :, GUIDING_TYPE], 0.0)
-    return Graph(_seconds(message.header), message.group, list(message.agents), guiding)
-
-
-def truth_of(message: SkeletonFrame) -> Truth:
-    """The message as the viewer keeps it."""
-    positions = np.array(message.positions, dtype=float).reshape(len(message.joints), 3)
-    return Truth(_seconds(message.header), message.group, list(message.joints), positions)
-
-
-def _paths(message: Forecast | HiddenTrajectories, stamp: float, times: np.ndarray, steps: int) -> Paths:
-    shape = (len(message.agents), steps)
-    return Paths(
-        stamp,
-        message.group,
-        list(message.agents),
-        times,
-        np.array(message.positions, dtype=float).reshape(*shape, 3),
-        np.array(message.covariance, dtype=float).reshape(*shape, 3, 3),
-    )
-
-
-def _seconds(header: Header) -> float:
-    return header.stamp.sec + 1e-9 * header.stamp.nanosec

@@ -91,6 +91,17 @@ class Page:
         """The page as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
+    def click(self, element: str, across: float = 0.5) -> None:
+        """Click with the mouse on the element that a JavaScript expression gives, at a share of its width."""
+        box = self.evaluate(
+            f"(() => {{const found = {element}; found?.scrollIntoView({{block: 'center'}});"
+            " return found?.getBoundingClientRect().toJSON()})()"
+        )
+        assert isinstance(box, dict), f"the page has no {element}"
+        place = {"x": box["x"] + across * box["width"], "y": box["y"] + box["height"] / 2}
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+
     def wait(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until `holds` is true, or fail saying `what` did not happen."""
         deadline = time.monotonic() + self._timeout

@@ -9,14 +9,8 @@ import pytest
 
 pytest.importorskip("viser", reason="needs viser, which draws in the browser")
 
-from siha_ros.viewer.browser import (
-    BrowserView,
-    _unit_ball,
-    _unit_tube,
-    free_port,
-    linear_colours,
-    rotation_from_z,
-)
+from siha_ros.viewer.browser import BrowserView, free_port
+from siha_ros.viewer.layers import linear_colours, rotation_from_z, unit_ball, unit_tube
 from siha_ros.viewer.memory import Graph, States
 from siha_ros.viewer.scene_state import SceneState
 
@@ -41,7 +35,7 @@ def test_linear_light_of_srgb():
     np.testing.assert_array_equal(linear_colours(np.array([[0, 255, 188]], dtype=np.uint8)), [[0, 255, 128]])
 
 
-@pytest.mark.parametrize(("mesh", "centre"), [(_unit_ball(), [0, 0, 0]), (_unit_tube(), [0, 0, 0.5])])
+@pytest.mark.parametrize(("mesh", "centre"), [(unit_ball(), [0, 0, 0]), (unit_tube(), [0, 0, 0.5])])
 def test_triangles_face_outwards(mesh, centre):
     vertices, triangles = mesh
     a, b, c = (vertices[triangles[:, k]] for k in range(3))
@@ -51,8 +45,8 @@ def test_triangles_face_outwards(mesh, centre):
 
 
 def test_ball_and_tube_have_radius_and_height_1():
-    np.testing.assert_allclose(np.linalg.norm(_unit_ball()[0], axis=1), 1)
-    tube, _ = _unit_tube()
+    np.testing.assert_allclose(np.linalg.norm(unit_ball()[0], axis=1), 1)
+    tube, _ = unit_tube()
     np.testing.assert_allclose(np.linalg.norm(tube[:, :2], axis=1), 1)
     assert set(tube[:, 2]) == {0.0, 1.0}
 
@@ -76,7 +70,7 @@ def test_frames_update_the_handles_in_place():
     try:
         view._server.get_clients = lambda: {}
         view.update()
-        assert not view._agents._handle.visible, "nothing is drawn while nobody looks"
+        assert not view._agents.handle.visible, "nothing is drawn while nobody looks"
 
         class Client:
             def __init__(self):
@@ -95,7 +89,7 @@ def test_frames_update_the_handles_in_place():
             state.add_states(States(1.0 + k, "team", names, status, [""] * count, positions, zero, zero), float(k))
             state.add_graph(Graph(1.0 + k, "team", names, 1 - np.eye(count)))
             view.update()
-            np.testing.assert_allclose(view._agents._handle.batched_positions, positions)
+            np.testing.assert_allclose(view._agents.handle.batched_positions, positions)
             assert len(view._edges._handle.batched_opacities) == count * (count - 1)
             assert view._labels[f"team/{count - 1}"].visible
             now = {name for name in view._server.scene._handle_from_node_name if "/labels/" not in name}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from siha_ros.viewer.panel import MOST_ROWS, summary_html
-from siha_ros.viewer.scene_state import AgentRow, Summary
+import numpy as np
+
+from siha_ros.viewer.panel import MOST_ROWS, edges_html, hidden_spans, strip_html, summary_html
+from siha_ros.viewer.scene_state import AgentRow, EdgeRow, History, Summary
 from siha_ros.window.types import Status
 
 HIDDEN = AgentRow("team", "robot_2", Status.HIDDEN, "silent for 4.2 s", since_seen=4.2, position_95=31.6, error=12.34)
@@ -61,3 +63,31 @@ def test_a_long_list_is_cut_and_counted():
     assert f"joint_{MOST_ROWS - 1}" in text
     assert f"joint_{MOST_ROWS}<" not in text
     assert "and 5 more" in text
+
+
+def history(hidden):
+    time, zero = 10.0 + np.arange(len(hidden)), np.zeros(len(hidden))
+    return History(time, None, zero, zero, np.array(hidden))
+
+
+def test_times_with_hidden_agents_reach_to_the_first_stamp_without():
+    assert hidden_spans(history([0, 1, 2, 0, 0, 1])) == [(11.0, 13.0), (15.0, 15.0)]
+    assert hidden_spans(history([1, 0])) == [(10.0, 11.0)]
+    assert hidden_spans(history([0, 0])) == []
+
+
+def test_the_strip_marks_losses_and_the_time_shown():
+    text = strip_html(history([0, 1, 1, 0, 0]), begin=10.0, end=14.0, at=13.0)
+    assert "left:25.00%;width:max(1px,50.00%)" in text
+    assert "left:75.00%;width:max(2px,0.00%)" in text
+    assert strip_html(None, 0.0, 0.0, 0.0).count("left:") == 1
+
+
+def test_edges_of_the_agent_in_focus():
+    rows = [EdgeRow("a", Status.VISIBLE, 0.87, 0.1), EdgeRow("<b>", Status.HIDDEN, 0.0, 0.05)]
+    text = edges_html("me", rows)
+    for piece in ("me acts on", "87 %", "10 %", "&lt;b&gt;", "5 %"):
+        assert piece in text, piece
+    assert "<b>" not in text
+    assert "click" in edges_html("", [])
+    assert "No graph of me" in edges_html("me", [])

@@ -14,31 +14,36 @@ import time
 from pathlib import Path
 
 import chromium
+import circles
 import numpy as np
 import pytest
+from circles import LOST, NAMES
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 pytest.importorskip("siha_ros.msg", reason="needs the built messages of siha_ros")
 pytest.importorskip("viser", reason="needs viser, which draws in the browser")
 
+from siha_ros.node.inputs import message_type
+from siha_ros.node.messages import ros_message
+
 pytestmark = pytest.mark.ros
 
 ROOT = Path(__file__).parents[2]
 ARTEFACTS = Path(os.environ.get("SIHA_TEST_ARTEFACTS", ROOT / "build" / "test_artefacts"))
-NAMES = ["robot_0", "robot_1", "robot_2"]
-LOST = 2
 CLOSE_NOTE_ON_SOFTWARE_RENDERING = "document.querySelector('.mantine-Notification-closeButton')?.click()"
 START_TIMEOUT = 60.0  # s
+SLIDER = "document.querySelector('.mantine-Slider-track')"  # the first one is that of the time
+WITHOUT_ROS = "import sys; sys.modules['rclpy'] = None; from siha_ros.viewer.main import main; sys.exit(main())"
 
 
 class Viewer:
-    """A running viewer in a ROS domain of its own."""
+    """A running viewer in a ROS domain of its own, or where there is no ROS."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, ros: bool = True) -> None:
         self.domain = random.SystemRandom().randint(1, 101)
         environment = os.environ | {"ROS_DOMAIN_ID": str(self.domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "siha_ros.viewer", *options],
+            [sys.executable, *(["-m", "siha_ros.viewer"] if ros else ["-c", WITHOUT_ROS]), *options],
             env=environment,
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -66,8 +71,8 @@ class Viewer:
 def view():
     viewers = []
 
-    def start(*options: str) -> Viewer:
-        viewers.append(Viewer(*options))
+    def start(*options: str, ros: bool = True) -> Viewer:
+        viewers.append(Viewer(*options, ros=ros))
         return viewers[-1]
 
     yield start
@@ -107,42 +112,20 @@ class Team:
         self._context.try_shutdown()
 
     def _publish(self) -> None:
-        from siha_ros.msg import AgentState, Forecast, InteractionGraph, ReconstructedStates, SkeletonFrame
-
-        def publisher(kind, topic):
-            return self._node.create_publisher(kind, topic, 10)
-
-        states, forecast = publisher(ReconstructedStates, "/siha/states"), publisher(Forecast, "/siha/forecast")
-        graph, truth = publisher(InteractionGraph, "/siha/graph"), publisher(SkeletonFrame, "/truth")
+        publishers = {
+            topic: self._node.create_publisher(message_type(kind), topic, 10) for topic, kind in circles.KINDS.items()
+        }
         begin = time.monotonic()
         while not self._stop.wait(0.05):
-            elapsed = time.monotonic() - begin
-            stamp = self._node.get_clock().now().to_msg()
-            angle = 0.3 * (elapsed + 0.1 * np.arange(11)) + 2.1 * np.arange(3)[:, None]
-            positions = np.stack([2 * np.cos(angle), 2 * np.sin(angle), 0 * angle], axis=-1)
+            stamp = self._node.get_clock().now().nanoseconds * 1e-9
+            messages = circles.outputs(ros_message, stamp, time.monotonic() - begin, self._lost.is_set())
+            for topic, message in messages.items():
+                publishers[topic].publish(message)
 
-            def send(to, message, stamp=stamp):
-                message.header.stamp = stamp
-                message.header.frame_id = "map"
-                message.group = "team"
-                to.publish(message)
 
-            agents = []
-            for i, name in enumerate(NAMES):
-                hidden = i == LOST and self._lost.is_set()
-                agent = AgentState(name=name, status=AgentState.HIDDEN if hidden else AgentState.VISIBLE)
-                agent.pose.position.x, agent.pose.position.y = positions[i, 0, 0] + 0.1 * hidden, positions[i, 0, 1]
-                if hidden:
-                    agent.reason, agent.position_95, agent.time_since_seen = "silent on purpose", 0.8, 3.0
-                agents.append(agent)
-            send(states, ReconstructedStates(agents=agents, latency=0.007, bundle="stand_in"))
-            covariance = np.broadcast_to(0.01 * np.eye(3), (3, 10, 3, 3)).ravel()
-            ahead = positions[:, 1:].ravel()
-            send(forecast, Forecast(agents=NAMES, step=0.1, horizon=10, positions=ahead, covariance=covariance))
-            pairs = np.stack([np.eye(3), 1 - np.eye(3)], axis=-1).astype(np.float32)
-            pairs[np.arange(3), np.arange(3)] = 0
-            send(graph, InteractionGraph(agents=NAMES, edge_types=["none", "spring"], probability=pairs.ravel()))
-            send(truth, SkeletonFrame(joints=NAMES, positions=positions[:, 0].ravel(), tracked=[True] * 3))
+def button(text: str) -> str:
+    """JavaScript for the button of that text."""
+    return f"[...document.querySelectorAll('button')].find(each => each.innerText.trim() == {text!r})"
 
 
 def reddish(png: bytes) -> int:
@@ -165,9 +148,7 @@ def test_a_browser_sees_an_agent_become_hidden(view, free_port):
         with chromium.Page(url) as page:
             page.wait(lambda: "All 3 seen" in page.text(), "the team in the panel")
             page.wait(lambda: "7 ms" in page.text(), "the latency in the panel")
-            page.evaluate(
-                "document.querySelector('.mantine-Notification-closeButton')?.click()"
-            )  # on software rendering
+            page.evaluate(CLOSE_NOTE_ON_SOFTWARE_RENDERING)
             page.wait(lambda: reddish(page.screenshot()) == 0, "a scene without a hidden robot")
             team.lose()
             page.wait(lambda: "1 of 3 hidden" in page.text(), "the loss in the panel")
@@ -177,11 +158,39 @@ def test_a_browser_sees_an_agent_become_hidden(view, free_port):
             page.wait(lambda: reddish(page.screenshot()) > 50, "the hidden robot in its own colour in the scene")
             ARTEFACTS.mkdir(parents=True, exist_ok=True)
             (ARTEFACTS / "viewer.png").write_bytes(page.screenshot())
+            page.click(SLIDER, across=0.01)
+            page.wait(lambda: "All 3 seen" in page.text() and "Play" in page.text(), "the time before the loss")
+            page.click(button("end"))
+            page.wait(lambda: "1 of 3 hidden" in page.text() and "Pause" in page.text(), "the present again")
             assert page.console_errors == []
     finally:
         team.close()
     code, output = viewer.end(signal.SIGTERM)
     assert (code, output) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(chromium.find() is None, reason=f"needs one of {', '.join(chromium.NAMES)}")
+def test_a_bag_is_scrubbed_in_a_browser_without_ros(view, free_port, tmp_path):
+    bag = circles.write_circles(tmp_path / "bag", seconds=8.0, hidden=(3.0, 5.0))
+    viewer = view("--bag", str(bag), "--port", str(free_port), "--rate", "5", ros=False)
+    with chromium.Page(viewer.url()) as page:
+        page.wait(lambda: "of 3 hidden" in page.text() or "All 3 seen" in page.text(), "the recording in the panel")
+        page.evaluate(CLOSE_NOTE_ON_SOFTWARE_RENDERING)
+        page.click(SLIDER, across=0.5)  # 4 s
+        page.wait(lambda: "1 of 3 hidden" in page.text() and "10.0 cm" in page.text(), "the loss in the panel")
+        page.wait(lambda: reddish(page.screenshot()) > 50, "the hidden robot in the scene")
+        ARTEFACTS.mkdir(parents=True, exist_ok=True)
+        (ARTEFACTS / "viewer_bag.png").write_bytes(page.screenshot())
+        page.click(SLIDER, across=0.9)
+        page.wait(lambda: "All 3 seen" in page.text(), "the return in the panel")
+        page.wait(lambda: reddish(page.screenshot()) == 0, "a scene without a hidden robot")
+        page.click(button("‹ loss"))
+        page.wait(lambda: "1 of 3 hidden" in page.text(), "the moment of the loss")
+        page.click(button("‹ one"))
+        page.wait(lambda: "All 3 seen" in page.text(), "the moment before it")
+        assert page.console_errors == []
+    assert viewer.end(signal.SIGTERM) == (0, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -208,6 +217,8 @@ def test_it_serves_on_loopback_only_and_takes_the_next_port(view, free_port):
     ("options", "message"),
     [
         (["--rate", "0"], "--rate 0: expected"),
+        (["--memory", "0"], "--memory 0: expected"),
+        (["--bag", "nowhere"], "bag nowhere: no such file"),
         (["--bones", "nowhere.yaml"], "bones file nowhere.yaml"),
         (["--host", "192.0.2.1"], "siha view: cannot serve on 192.0.2.1:8080"),
         (["--port", "70000"], "siha view: no free port"),

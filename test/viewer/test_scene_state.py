@@ -7,7 +7,7 @@ import pytest
 
 from siha_ros.viewer.memory import Graph, Paths, States, Truth, truth_at
 from siha_ros.viewer.scene import EDGE_COLOUR, EDGE_HIDDEN_COLOUR, STATUS_COLOURS, View
-from siha_ros.viewer.scene_state import SceneState
+from siha_ros.viewer.scene_state import EdgeRow, SceneState
 from siha_ros.window.types import Status
 
 NAMES = ["a", "b", "c"]
@@ -88,21 +88,23 @@ def test_history_is_zero_while_all_are_seen_and_has_no_error_without_truth():
     for k in range(5):
         state.add_states(states(stamp=1.0 + k, status=SEEN, latency=0.02), arrival=float(k))
     history = state.history()
-    np.testing.assert_allclose(history.age, [-4, -3, -2, -1, 0])
+    np.testing.assert_allclose(history.time, [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(history.hidden, 0)
     np.testing.assert_allclose(history.position_95, 0)
     np.testing.assert_allclose(history.latency, 20)
     assert history.error is None
 
 
 def test_memory_is_bounded():
-    state = SceneState(trail_seconds=1.0, history_seconds=2.0)
+    state = SceneState(trail_seconds=1.0, keep_seconds=2.0)
     for k in range(1000):
         state.add_states(states(stamp=0.1 * k), arrival=0.1 * k)
         state.add_truth(truth(0.1 * k, [[0, 0, 0], [1, 0, 0], [2, 0, 0]]))
-    assert len(state.history().age) <= 22
+    assert len(state.history().time) <= 22
+    assert state.span() == pytest.approx((97.9, 99.9))
     assert len(state.scene(View()).trails.points) <= 3 * 11
-    assert len(state._truth["truth"]) == 600
-    assert len(state._groups["team"].unscored) == 0
+    assert len(state._truth["truth"]) <= 22
+    assert len(state._tracks["team"].unscored) == 0
 
 
 def test_states_that_wait_for_a_truth_that_stopped_do_not_pile_up():
@@ -110,8 +112,8 @@ def test_states_that_wait_for_a_truth_that_stopped_do_not_pile_up():
     state.add_truth(truth(0.0, [[0, 0, 0]] * 3))
     for k in range(1000):
         state.add_states(states(stamp=1.0 + 0.01 * k), arrival=0.01 * k)
-    assert len(state._groups["team"].unscored) <= 100
-    assert len(state.history().age) >= 900
+    assert len(state._tracks["team"].unscored) <= 100
+    assert len(state.history().time) >= 900
 
 
 def test_rate_and_silence():
@@ -131,7 +133,7 @@ def test_older_states_are_dropped_and_a_clock_that_jumps_back_starts_anew():
     assert len(state.summary(now=0.1).rows) == 1
     state.add_states(states(stamp=0.0, status=SEEN), arrival=0.2)
     assert state.summary(now=0.2).rows == []
-    np.testing.assert_allclose(state.history().age, [0.0])
+    np.testing.assert_allclose(state.history().time, [0.0])
 
 
 def test_graph_accuracy_counts_both_directions_and_splits_by_hidden():
@@ -301,3 +303,69 @@ def test_names_that_change_start_the_group_anew():
     state.add_states(states(stamp=2.0, names=["a", "b"], status=[1, 1]), arrival=0.1)
     assert state.names() == ["a", "b"]
     assert len(state.scene(View()).agents.positions) == 2
+
+
+def test_any_time_that_is_remembered_can_be_shown():
+    state = SceneState(trail_seconds=1.0)
+    for k, status in enumerate([SEEN, C_HIDDEN, C_HIDDEN, SEEN]):
+        stamp = 1.0 + 0.4 * k
+        moved = [[stamp, 0, 0], [stamp, 1, 0], [stamp, 2, 0]]
+        state.add_states(states(stamp=stamp, status=status, positions=moved), arrival=stamp)
+        state.add_graph(Graph(stamp, "team", NAMES, np.full((3, 3), 0.3 * k)))
+        state.add_truth(truth(stamp, [[stamp, 0, 0], [stamp, 1, 0], [stamp, 2.25, 0]]))
+    assert state.span() == pytest.approx((1.0, 2.2))
+    assert state.origin == 1.0
+    scene = state.scene(View(threshold=0.4), at=1.9)  # the states of 1.8
+    np.testing.assert_allclose(scene.agents.positions[:, 0], 1.8)
+    np.testing.assert_allclose(scene.spread.positions, [[1.8, 2, 0]])
+    np.testing.assert_allclose(scene.ghosts.positions, [[1.8, 2.25, 0]])
+    assert len(scene.edges.starts) == 6, "of 0.6, the graph of then"
+    assert scene.trails.points[..., 0].max() == 1.8, "nothing of what came later"
+    assert scene.names == NAMES
+    summary = state.summary(now=99.0, at=1.9)
+    assert [row.name for row in summary.rows] == ["c"]
+    assert summary.rows[0].error == pytest.approx(25.0)
+    assert (summary.silent, summary.rate) == (0.0, pytest.approx(2.5))
+    assert state.summary(now=99.0, at=1.1).rows == []
+    assert state.scene(View(), at=0.9) is None
+    assert len(state.scene(View(threshold=0.4), at=1.1).edges.starts) == 0
+
+
+def test_losses_and_steps_in_time():
+    state = SceneState()
+    for k, status in enumerate([SEEN, C_HIDDEN, C_HIDDEN, SEEN, C_HIDDEN]):
+        state.add_states(states(stamp=float(k), status=status))
+    state.add_states(states(stamp=4.0, status=C_HIDDEN))  # a stream that stands still
+    assert state.losses() == [1.0, 4.0]
+    np.testing.assert_array_equal(state.history().hidden, [0, 1, 1, 0, 1])
+    assert state.step(2.5, 1) == 3.0
+    assert state.step(2.5, -1) == 1.0
+    assert state.step(4.0, 1) == 4.0
+    assert state.step(0.0, -1) == 0.0
+
+
+def test_the_axis_of_a_recording_begins_with_the_recording():
+    state = SceneState()
+    state.add_states(states(stamp=50.0), since_begin=2.0)
+    state.add_states(states(stamp=51.0), since_begin=3.0)
+    assert state.origin == 48.0
+    assert state.summary(now=1e6).silent == 0.0, "a recording is never silent"
+
+
+def test_states_at_the_end_of_a_recording_wait_for_no_truth():
+    state = SceneState()
+    state.add_truth(truth(1.0, [[0, 0, 0], [1, 0, 0], [2, 0.5, 0]]))
+    state.add_states(states(stamp=1.0))
+    state.add_states(states(stamp=2.0))
+    assert len(state.history().time) == 1
+    state.end()
+    np.testing.assert_allclose(state.history().error, [50.0, np.nan])
+
+
+def test_edges_of_one_agent_the_strongest_first():
+    state = SceneState()
+    state.add_states(states())
+    assert state.edges("a") == []
+    state.add_graph(graph([[0, 0.1, 0.9], [0.3, 0, 0], [0.2, 0, 0]]))
+    assert state.edges("a") == [EdgeRow("c", Status.HIDDEN, 0.9, 0.2), EdgeRow("b", Status.VISIBLE, 0.1, 0.3)]
+    assert state.edges("gone") == []

@@ -20,7 +20,7 @@ from siha_ros.msg import (
     SkeletonFrame,
 )
 
-from siha_ros.viewer import subscriber
+from siha_ros.viewer import messages, subscriber
 from siha_ros.window.types import Status
 
 pytestmark = pytest.mark.ros
@@ -36,7 +36,7 @@ def test_states():
     agent = AgentState(name="r1", status=AgentState.HIDDEN, reason="silent", position_95=0.4, time_since_seen=1.5)
     agent.pose.position.x, agent.pose.position.y, agent.pose.position.z = 1.0, 2.0, 3.0
     message = stamped(ReconstructedStates(bundle="springs_team", agents=[agent, AgentState(name="r2")], latency=0.01))
-    states = subscriber.states_of(message)
+    states = messages.states_of(message)
     assert (states.stamp, states.group, states.bundle, states.latency) == (100.5, "team", "springs_team", 0.01)
     assert states.names == ["r1", "r2"]
     assert states.reason == ["silent", ""]
@@ -47,14 +47,14 @@ def test_states():
 
 
 def test_states_of_no_agents():
-    assert subscriber.states_of(stamped(ReconstructedStates())).positions.shape == (0, 3)
+    assert messages.states_of(stamped(ReconstructedStates())).positions.shape == (0, 3)
 
 
 def test_forecast_begins_one_step_after_its_stamp():
     positions = np.arange(12.0)
     message = stamped(Forecast(agents=["r1", "r2"], step=0.1, horizon=2, positions=positions))
     message.covariance = np.arange(36.0)
-    paths = subscriber.forecast_of(message)
+    paths = messages.forecast_of(message)
     np.testing.assert_allclose(paths.times, [100.6, 100.7])
     np.testing.assert_array_equal(paths.positions, positions.reshape(2, 2, 3))
     np.testing.assert_array_equal(paths.covariance[1, 0], np.arange(18.0, 27.0).reshape(3, 3))
@@ -63,13 +63,13 @@ def test_forecast_begins_one_step_after_its_stamp():
 def test_window_ends_at_its_stamp():
     message = stamped(HiddenTrajectories(agents=["r1"], step=0.1, observed=[True, False, False]))
     message.positions, message.covariance = np.arange(9.0), np.zeros(27)
-    paths = subscriber.window_of(message)
+    paths = messages.window_of(message)
     np.testing.assert_allclose(paths.times, [100.3, 100.4, 100.5])
     np.testing.assert_array_equal(paths.positions[0, 2], [6, 7, 8])
 
 
 def test_window_of_nobody():
-    paths = subscriber.window_of(stamped(HiddenTrajectories(step=0.1)))
+    paths = messages.window_of(stamped(HiddenTrajectories(step=0.1)))
     assert paths.names == []
     assert len(paths.times) == 0
 
@@ -77,7 +77,7 @@ def test_window_of_nobody():
 def test_graph_keeps_the_sender_in_the_row_and_the_guiding_type():
     message = stamped(InteractionGraph(agents=["r1", "r2"], edge_types=["none", "spring"]))
     message.probability = np.array([0, 0, 0.25, 0.75, 1.0, 0.0, 0, 0], dtype=np.float32)
-    graph = subscriber.graph_of(message)
+    graph = messages.graph_of(message)
     np.testing.assert_array_equal(graph.probability, [[0, 0.75], [0, 0]])
 
 
@@ -86,12 +86,12 @@ def test_a_graph_that_says_nothing_has_no_edges(types):
     message = stamped(InteractionGraph(agents=["r1", "r2", "r3"], edge_types=[f"type {k}" for k in range(types)]))
     unknown = np.repeat((1 - np.eye(3))[..., None] / types, types, axis=2)
     message.probability = unknown.astype(np.float32).ravel()
-    assert not subscriber.graph_of(message).probability.any()
+    assert not messages.graph_of(message).probability.any()
 
 
 def test_truth():
     message = stamped(SkeletonFrame(joints=["r1", "r2"], positions=np.arange(6.0), tracked=[True, False]))
-    truth = subscriber.truth_of(message)
+    truth = messages.truth_of(message)
     assert truth.names == ["r1", "r2"]
     np.testing.assert_array_equal(truth.positions, [[0, 1, 2], [3, 4, 5]])
 
@@ -99,11 +99,11 @@ def test_truth():
 @pytest.mark.parametrize(
     ("convert", "message"),
     [
-        (subscriber.states_of, ReconstructedStates(agents=[AgentState(name="r1", status=9)])),
-        (subscriber.forecast_of, Forecast(agents=["r1"], horizon=2, positions=[0.0] * 5, covariance=[0.0] * 18)),
-        (subscriber.window_of, HiddenTrajectories(agents=["r1"], observed=[True], positions=[0.0] * 2)),
-        (subscriber.graph_of, InteractionGraph(agents=["r1"], edge_types=["none"], probability=[0.0])),
-        (subscriber.truth_of, SkeletonFrame(joints=["r1", "r2"], positions=[0.0] * 3)),
+        (messages.states_of, ReconstructedStates(agents=[AgentState(name="r1", status=9)])),
+        (messages.forecast_of, Forecast(agents=["r1"], horizon=2, positions=[0.0] * 5, covariance=[0.0] * 18)),
+        (messages.window_of, HiddenTrajectories(agents=["r1"], observed=[True], positions=[0.0] * 2)),
+        (messages.graph_of, InteractionGraph(agents=["r1"], edge_types=["none"], probability=[0.0])),
+        (messages.truth_of, SkeletonFrame(joints=["r1", "r2"], positions=[0.0] * 3)),
     ],
 )
 def test_malformed_messages_are_refused(convert, message):
