@@ -33,6 +33,7 @@ LARGEST_FILE = 64 * 1024 * 1024
 LARGEST_YAML = 1024 * 1024
 LARGEST_SIZE = 10_000  # of any number in a module's hyper-parameters that is a count
 LARGEST_LAYER = 16_000_000  # weights of one layer
+SUM = "# SHA-256 of what follows: "  # the first line of bundle.yaml
 MOST_UNUSUAL = 10.0  # times more or less than usual that a predicted deviation is followed
 
 
@@ -250,7 +251,7 @@ def save_bundle(
             config.modules[name] = _write_tensors(beside, name, "arrays", {}, tensors)
         plain = json.loads(json.dumps(dataclasses.asdict(config), default=lambda number: number.item()))
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=150)
-        (beside / "bundle.yaml").write_text(text, encoding="utf-8")
+        (beside / "bundle.yaml").write_text(f"{SUM}{_sha256(text)}\n{text}", encoding="utf-8")
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -297,7 +298,8 @@ def load_config(path: Path) -> BundleConfig:
     try:
         if file.stat().st_size > LARGEST_YAML:
             raise BundleError(f"{file}: over {LARGEST_YAML} bytes, no bundle.yaml is that large")
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
     except FileNotFoundError:
         raise BundleError(f"{file}: no such file, expected a bundle folder") from None
     except BundleError:
@@ -310,8 +312,15 @@ def load_config(path: Path) -> BundleConfig:
         raise BundleError(
             f"{file}: format {content['format']!r}, this version reads format {FORMAT}: update siha_ros or train again"
         )
+    first, _, rest = text.partition("\n")
+    if first.startswith(SUM) and first != SUM + _sha256(rest):
+        raise BundleError(f"{file}: damaged, or changed by hand: if that was meant, remove its first line, the SHA-256")
     config: BundleConfig = read_strictly(BundleConfig, content, str(file))
     return config
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
