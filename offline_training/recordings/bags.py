@@ -14,6 +14,7 @@ import numpy as np
 from offline_training.recordings.recording import ReadOptions, Recording, RecordingError, Track, from_tracks
 from siha_ros.node.discovery import AGENT, input_type, matching_agents
 from siha_ros.node.inputs import Sample, make_input
+from siha_ros.node.inputs.sample import seconds
 from siha_ros.replay.bag import Bag
 from siha_ros.window.visibility import Cause, unseen_causes
 
@@ -71,18 +72,23 @@ def _tracks(bag: Bag, topic: str, options: ReadOptions) -> dict[str, Track]:
 
 
 def _samples(bag: Bag, topic: str, options: ReadOptions) -> Iterator[tuple[float, Sample]]:
-    """Stamp (s) and sample of each message on a topic of the node's."""
+    """Stamp (s) and samples of each message on a topic of the node's, of the group that comes first."""
     per_agent = AGENT in topic
     agents = matching_agents(topic, bag.types) if per_agent else {"": topic} if topic in bag.types else {}
     kind = input_type(topic, agents.values(), bag.types)
     if kind is None:
         return
     source = make_input(kind, () if per_agent else options.agents)
-    names = {found: agent for agent, found in agents.items()}
+    names, group = {found: agent for agent, found in agents.items()}, ""
     for entry in bag.messages(set(names)):
         if entry.connection.msgtype == kind:
             message = bag.read(entry)
-            yield _stamp(message.header), source.read(message, names[entry.topic])
+            header = getattr(message, "header", None)
+            for sample in source.read(message, names[entry.topic]):
+                group = group or sample.group
+                if sample.group == group:
+                    arrival = entry.time if header is None else seconds(header.stamp)
+                    yield arrival if sample.stamp is None else sample.stamp, sample
 
 
 def _transforms(bag: Bag) -> Iterator[tuple[float, Sample]]:
@@ -93,13 +99,10 @@ def _transforms(bag: Bag) -> Iterator[tuple[float, Sample]]:
             for transform in bag.read(entry).transforms:
                 at = transform.transform.translation
                 child = transform.child_frame_id.strip("/")
-                found[transform.header.frame_id].append((_stamp(transform.header), child, np.array([at.x, at.y, at.z])))
+                found[transform.header.frame_id].append(
+                    (seconds(transform.header.stamp), child, np.array([at.x, at.y, at.z]))
+                )
     if found:
         parent = max(found, key=lambda frame: len({child for _, child, _ in found[frame]}))
         for stamp, child, position in found[parent]:
             yield stamp, Sample((child,), position[None])
-
-
-def _stamp(header: object) -> float:
-    stamp = header.stamp  # type: ignore[attr-defined]
-    return float(stamp.sec + 1e-9 * stamp.nanosec)

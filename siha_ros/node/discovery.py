@@ -6,12 +6,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from siha_ros.node.inputs import Input, make_input
-from siha_ros.node.parameters import INPUT_TYPES, ParameterError
+from siha_ros.node.inputs import INPUTS, Input, make_input
+from siha_ros.node.parameters import ParameterError, Parameters
 
 AGENT = "{agent}"
 _TOKEN = "AGENT_TOKEN"
 _TOPIC = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
+
+
+def parameters_input(type_name: str, parameters: Parameters, bundle: Sequence[str]) -> Input:
+    """The input of a ROS type as the parameters want it; bundle: names of its agents, where they have some."""
+    return make_input(
+        type_name,
+        parameters.input_agents,
+        bundle=bundle,
+        mapped=tuple(parameters.names),
+        twists=parameters.input_twists,
+    )
+
+
+def topic_template(parameters: Parameters, identified: bool) -> str:
+    """The topic of the input, with {agent} where each agent has one; identified: the bundle names its agents."""
+    if parameters.input_topic:
+        return parameters.input_topic
+    if parameters.input_type != "auto":
+        return INPUTS[parameters.input_type].topic
+    return "skeleton" if identified else f"{AGENT}/pose"
 
 
 def check_topic(template: str, source: Input | None, agents: Iterable[str] = ()) -> None:
@@ -60,7 +80,7 @@ def matching_agents(template: str, topics: Iterable[str]) -> dict[str, str]:
 def input_type(template: str, topics: Iterable[str], graph: Mapping[str, Sequence[str]]) -> str | None:
     """Of the types that can be read and that suit a topic template, the one that most of the topics have; None where
     none has any. graph: types by topic."""
-    fitting = [kind for kind in INPUT_TYPES if make_input(kind).per_agent == (AGENT in template)]
+    fitting = [name for name, kind in INPUTS.items() if kind.per_agent == (AGENT in template)]
     return common_type(topics, graph, fitting)
 
 

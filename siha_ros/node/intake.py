@@ -14,13 +14,21 @@ from typing import Any
 import numpy as np
 
 from siha_ros.node.discovery import unmatched
-from siha_ros.node.inputs import Input
+from siha_ros.node.frames import Lookup, Transform, metric, moved
+from siha_ros.node.inputs import Input, Sample
+from siha_ros.node.inputs.sample import seconds
 from siha_ros.node.parameters import Parameters
 from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.visibility import valid_orientations
 
+Reader = Callable[[Any, str], list[Sample]]
 INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
 MOST_SAID = 64  # kinds of trouble: a stream that brings another frame or group with every message fills no log
+
+
+def no_transform(target: str, source: str, stamp: float) -> Transform:
+    """The Lookup where there is no TF."""
+    raise LookupError("there is no TF, as tf2_ros is not installed")
 
 
 class Intake:
@@ -28,6 +36,7 @@ class Intake:
 
     Attributes:
         source: the input that reads the messages; set once the type is known, before the first `push`.
+        lookup: how frames are reached that are not the stream's.
         group, frame_id: of the stream; empty until known.
         received: messages pushed.
         dropped: messages dropped, by reason.
@@ -40,60 +49,79 @@ class Intake:
     ) -> None:
         self._window, self._parameters, self._warn = window, parameters, warn
         self._default_group, self._names = default_group, parameters.names
-        self._inbox: deque[tuple[Any, str, float, float] | None] = deque(maxlen=INBOX)
+        self._inbox: deque[tuple[Any, str, Reader, float, float] | None] = deque(maxlen=INBOX)
         self._said: set[tuple[str, str]] = set()
         self._newest_stamp, self._matched = -math.inf, False
         self.source: Input | None = None
+        self.lookup: Lookup = no_transform
         self.group, self.frame_id = parameters.group, parameters.frame_id
         self.received = 0
         self.dropped: Counter[str] = Counter()
         self.oriented: dict[str, float] = {}
         self.newest_arrival = math.nan
 
-    def push(self, message: Any, agent: str, now: float, arrival: float) -> None:
-        """Put a message into the inbox: `now` on the node's clock, `arrival` on a steady one (s). Never waits."""
+    def push(self, message: Any, agent: str, now: float, arrival: float, read: Reader | None = None) -> None:
+        """Put a message into the inbox: `now` on the node's clock, `arrival` on a steady one (s). Never waits.
+
+        `read` makes samples of it, where it does not come on the source's own topic but on that of a companion.
+        """
+        if read is None:
+            assert self.source is not None
+            read = self.source.read
         self.received += 1
         if len(self._inbox) == INBOX:
             self.dropped["inbox full"] += 1
-        self._inbox.append((message, agent, now, arrival))
+        self._inbox.append((message, agent, read, now, arrival))
 
     def push_reset(self) -> None:
         """Put a request to start the window anew into the inbox, after the messages before it."""
         self._inbox.append(None)
 
     def drain(self) -> None:
-        """Move everything in the inbox into the window."""
-        while self._inbox:
+        """Move what is in the inbox now into the window; what a flood brings meanwhile waits for the next call."""
+        for _ in range(len(self._inbox)):
             entry = self._inbox.popleft()
             if entry is None:
                 self._window.reset("asked for by ~/reset")
             else:
                 self._take(*entry)
 
-    def _take(self, message: Any, agent: str, now: float, arrival: float) -> None:
-        assert self.source is not None
-        header, from_header = message.header, self._parameters.stamp_source == "header"
-        stamp = header.stamp.sec + 1e-9 * header.stamp.nanosec if from_header else now
-        if stamp <= 0.0:
-            cause = "its stamp is 0: fill header.stamp, or set the parameter stamp_source to arrival"
-            return self._drop("stamp 0", cause if from_header else "the node's clock is 0: nothing on /clock?")
-        self.frame_id = self.frame_id or header.frame_id
-        if header.frame_id and header.frame_id != self.frame_id:
-            expected = f"its frame is {header.frame_id!r:.60}, expected {self.frame_id!r}"
-            return self._drop("other frame", expected, header.frame_id)
-        named = getattr(message, "group", "")
-        self.group = self.group or named or self._default_group
-        if named and named != self.group:
-            return self._drop("other group", f"its group is {named!r:.60}, expected {self.group!r}", named)
+    def _take(self, message: Any, agent: str, read: Reader, now: float, arrival: float) -> None:
         try:
-            sample = self.source.read(message, agent)
+            samples = read(message, agent)
         except ValueError as error:
             return self._drop("malformed", str(error))
-        if not -self._parameters.reorder_tolerance <= stamp - self._newest_stamp < 0.0:  # newer, or time went back
+        header = getattr(message, "header", None)
+        for sample in samples:
+            self._take_sample(sample, header, now, arrival)
+
+    def _take_sample(self, sample: Sample, header: Any, now: float, arrival: float) -> None:
+        p = self._parameters
+        stamp, cause = now, "the node's clock is 0: nothing on /clock?"
+        if p.stamp_source == "header" and (sample.stamp is not None or header is not None):
+            stamp = seconds(header.stamp) if sample.stamp is None else sample.stamp
+            cause = "its stamp is 0: fill header.stamp, or set the parameter stamp_source to arrival"
+        if stamp <= 0.0:
+            return self._drop("stamp 0", cause)
+        self.group = self.group or sample.group or self._default_group
+        if sample.group and sample.group != self.group:
+            return self._drop(
+                "other group", f"its group is {sample.group!r:.60}, expected {self.group!r}", sample.group
+            )
+        sample = metric(sample, p.input_scale, p.input_up_axis)
+        frame_id = sample.frame_id if sample.frame_id is not None else header.frame_id if header is not None else ""
+        self.frame_id = self.frame_id or frame_id
+        if frame_id and frame_id != self.frame_id:
+            try:
+                sample = moved(sample, self.lookup(self.frame_id, frame_id, stamp))
+            except LookupError as error:
+                expected = f"its frame is {frame_id!r:.60}, expected {self.frame_id!r}: {error}"
+                return self._drop("other frame", expected, frame_id)
+        if not -p.reorder_tolerance <= stamp - self._newest_stamp < 0.0:  # newer, or time went back
             self._newest_stamp, self.newest_arrival = stamp, arrival
         tracked = sample.tracked
         if sample.confidence is not None:
-            sure = sample.confidence >= self._parameters.min_confidence
+            sure = sample.confidence >= p.min_confidence
             tracked = sure if tracked is None else tracked & sure
         if sample.complete and self._window.fixed and not self._matched:
             self._matched = True

@@ -12,15 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from siha_ros.node.inputs import INPUT_TYPES
 from siha_ros.window.sliding_window import WindowParameters
-
-INPUT_TYPES = (
-    "geometry_msgs/msg/PoseStamped",
-    "geometry_msgs/msg/PoseWithCovarianceStamped",
-    "nav_msgs/msg/Odometry",
-    "geometry_msgs/msg/PoseArray",
-    "siha_ros/msg/SkeletonFrame",
-)
 
 
 class ParameterError(ValueError):
@@ -113,8 +106,8 @@ class Parameters:
     )
     frame_id: str = _parameter(
         "",
-        "Frame of the stream and of all outputs; messages in another frame are dropped."
-        " Empty: the frame of the first message.",
+        "Frame of all outputs. What comes in another frame is moved there by TF where tf2_ros is"
+        " installed, else dropped. Empty: the frame of the first message.",
     )
     stamp_source: str = _parameter(
         "header",
@@ -124,21 +117,38 @@ class Parameters:
 
     input_type: str = _parameter(
         "auto",
-        "Message type of the input; auto asks the topics found.",
+        "Message type of the input; auto asks the topics found. Types of packages that are not"
+        " installed are listed too: the error names what to install.",
         name="input.type",
         choices=("auto", *INPUT_TYPES),
     )
     input_topic: str = _parameter(
         "",
         "Input topic. {agent} stands for an agent's name where each agent has a topic."
-        " Empty: {agent}/pose, for a bundle with named joints skeleton, in the node's namespace.",
+        " Empty: the topic of input.type's drivers, with auto {agent}/pose, for a bundle with named joints skeleton;"
+        " in the node's namespace.",
         name="input.topic",
     )
     input_agents: tuple[str, ...] = _parameter(
         (),
-        "Names of the agents in the stream (for a PoseArray: by index)."
+        "Names of the agents in the stream (of a PoseArray or of keypoints: by index; of /tf: the frames)."
         " Empty: every agent whose topic matches input.topic, late ones too.",
         name="input.agents",
+    )
+    input_twists: str = _parameter(
+        "",
+        "Topic of the geometry_msgs/TwistStamped that belongs to a PoseStamped, {agent} in it;"
+        " empty: there is none. Poses and twists are paired by their stamps.",
+        name="input.twists",
+    )
+    input_up_axis: str = _parameter(
+        "z",
+        "Axis that points up in the stream, of Y-up motion capture y: it becomes z.",
+        name="input.up_axis",
+        choices=("z", "y"),
+    )
+    input_scale: float = _parameter(
+        1.0, "Metres of one unit of the stream: 0.001 for millimetres.", name="input.scale", low=1e-6, high=1e6
     )
     input_depth: int = _parameter(
         50, "Messages kept per input topic until the node takes them.", name="input.depth", low=1, high=10000

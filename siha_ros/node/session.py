@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from typing import Any
 
 from rclpy.clock import Clock
@@ -11,6 +12,7 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import (
     QoSCompatibility,
+    QoSDurabilityPolicy,
     QoSProfile,
     QoSReliabilityPolicy,
     qos_check_compatible,
@@ -19,9 +21,10 @@ from rclpy.qos import (
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from siha_ros.node.diagnostics import Health, one_line
-from siha_ros.node.discovery import AGENT, input_type, matching_agents
-from siha_ros.node.inputs import Input, make_input, message_type
-from siha_ros.node.intake import Intake
+from siha_ros.node.discovery import AGENT, input_type, matching_agents, parameters_input
+from siha_ros.node.frames import Transform, TransformBuffer
+from siha_ros.node.inputs import Companion, Input, message_type
+from siha_ros.node.intake import Intake, Reader
 from siha_ros.node.outputs import Outputs
 from siha_ros.node.parameters import Parameters, window_parameters
 from siha_ros.node.pipeline import Pipeline
@@ -61,7 +64,11 @@ class Session:
         if parameters.input_type != "auto":
             self.intake.source = self._input(parameters.input_type)
         self.pipeline = Pipeline(self.intake, window, estimator, outputs, log=lambda line: logger.warning(line))
-        self._subscriptions: dict[str, Any] = {}
+        self._subscriptions: dict[str, Any] = {}  # by topic
+        self._transforms: TransformBuffer | None = None
+        self._tf_is_wanted = False
+        if find_spec("tf2_ros") is not None:
+            self.intake.lookup = self._lookup
         self._unfit: dict[str, tuple[str, QoSProfile]] = {}  # by topic: what QoS a publisher once did not fit
         self._troubles: dict[str, str] = {}
         self._since = time.monotonic()
@@ -88,13 +95,22 @@ class Session:
             self._node.destroy_timer(timer)
         for subscription in self._subscriptions.values():
             self._node.destroy_subscription(subscription)
+        if self._transforms is not None:
+            self._transforms.close()
         if not self.stop():
             self._node.get_logger().error(f"the estimate under way did not end within {STOP_TIMEOUT:g} s")
         self._outputs.clear_markers()
         self._health.over("input", "discovery", "estimate", *self._troubles)
 
     def _input(self, type_name: str) -> Input:
-        return make_input(type_name, self._parameters.input_agents or self._config.agent_names)
+        return parameters_input(type_name, self._parameters, self._config.agent_names)
+
+    def _lookup(self, target: str, source: str, stamp: float) -> Transform:
+        """In the worker: a transform by TF, which is listened to once a frame needs it."""
+        if self._transforms is None:
+            self._tf_is_wanted = True
+            raise LookupError("TF is listened to from now on")
+        return self._transforms(target, source, stamp)
 
     def _discover(self) -> None:
         """Look for the input. An exception would end the node: it is said instead, and the next look may do better."""
@@ -108,6 +124,8 @@ class Session:
 
     def _look(self) -> None:
         """Subscribe to what is there and not subscribed to yet; say so where nothing comes."""
+        if self._tf_is_wanted and self._transforms is None:
+            self._transforms = TransformBuffer(self._node)
         graph = dict(self._node.get_topic_names_and_types())
         topics = self._topics(graph)
         if self.intake.source is None and (kind := input_type(self._template, topics.values(), graph)):
@@ -115,13 +133,16 @@ class Session:
             self._node.get_logger().info(f"input type: {kind}")
         troubles = {}
         for agent, topic in topics.items():
-            if self.intake.source is not None and agent not in self._subscriptions:
-                types, expected = graph.get(topic, ()), self.intake.source.type_name
+            source = self.intake.source
+            if source is not None and topic not in self._subscriptions:
+                types, expected = graph.get(topic, ()), source.type_name
                 if types and expected not in types:
                     found = ", ".join(types)
                     troubles[f"type of {topic}"] = f"{topic} is not read: it is of type {found}, expected {expected}"
                 else:
-                    self._subscribe(topic, agent, expected)
+                    self._subscribe(topic, agent, expected, source.read)
+                    for companion in source.companions:
+                        self._accompany(companion, agent)
             if agent and (publishers := self._node.count_publishers(topic)) > 1:
                 troubles[f"publishers of {topic}"] = f"{publishers} publishers on {topic}: expected one per agent"
         troubles |= {f"QoS of {topic}": text for topic, (text, qos) in self._unfit.items() if self._unheard(topic, qos)}
@@ -153,13 +174,25 @@ class Session:
         fits = (qos_check_compatible(publisher.qos_profile, qos)[0] for publisher in publishers)
         return QoSCompatibility.ERROR in fits
 
-    def _subscribe(self, topic: str, agent: str, type_name: str) -> None:
+    def _accompany(self, companion: Companion, agent: str) -> None:
+        """Subscribe to a companion's topic; where its type is not installed the input does without it, and says so."""
+        topic = self._node.resolve_topic_name(companion.topic.replace(AGENT, agent))
+        if topic in self._subscriptions:
+            return
+        try:
+            self._subscribe(topic, agent, companion.type_name, companion.read, companion.latched)
+        except ImportError as error:
+            self._health.warn(f"type of {topic}", f"{topic} is not read: {one_line(error)}")
+
+    def _subscribe(self, topic: str, agent: str, type_name: str, read: Reader, latched: bool = False) -> None:
         clock, push = self._node.get_clock(), self.intake.push
 
         def receive(message: Any) -> None:
-            push(message, agent, 1e-9 * clock.now().nanoseconds, time.monotonic())
+            push(message, agent, 1e-9 * clock.now().nanoseconds, time.monotonic(), read)
 
         qos = QoSProfile(depth=self._parameters.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT)
+        if latched:
+            qos.reliability, qos.durability = QoSReliabilityPolicy.RELIABLE, QoSDurabilityPolicy.TRANSIENT_LOCAL
 
         def incompatible(event: Any) -> None:
             policy = qos_policy_name_from_kind(event.last_policy_kind)
@@ -167,7 +200,7 @@ class Session:
             self._unfit[topic] = text, qos
             self._say(self._troubles | {f"QoS of {topic}": text})
 
-        self._subscriptions[agent] = self._node.create_subscription(
+        self._subscriptions[topic] = self._node.create_subscription(
             message_type(type_name),
             topic,
             receive,

@@ -19,7 +19,7 @@ from std_srvs.srv import Trigger
 from siha_ros.node import diagnostics
 from siha_ros.node.declared import DeclaredParameters
 from siha_ros.node.diagnostics import Health, one_line
-from siha_ros.node.discovery import AGENT, check_topic, resolved_template, unmatched
+from siha_ros.node.discovery import check_topic, resolved_template, topic_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.markers import MarkerScene
 from siha_ros.node.outputs import Outputs
@@ -123,10 +123,10 @@ class SihaNode(LifecycleNode):
         source = None
         if p.input_type != "auto":
             message_type(p.input_type)
-            source = make_input(p.input_type)
+            source = make_input(p.input_type, twists=p.input_twists)
         self._estimator = self._load(bundle_path(p.bundle), p.device)
         config = self._estimator.bundle.config
-        template = p.input_topic or ("skeleton" if config.identified else f"{AGENT}/pose")
+        template = topic_template(p, config.identified)
         check_topic(template, source, p.input_agents)
         self._template = resolved_template(template, self.resolve_topic_name)
         self._estimator.warm_up()

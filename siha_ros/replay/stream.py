@@ -10,14 +10,21 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from siha_ros.node.discovery import AGENT, check_topic, input_type, matching_agents
-from siha_ros.node.inputs import Input, Sample, make_input
-from siha_ros.node.intake import Intake
+from siha_ros.node.discovery import (
+    AGENT,
+    check_topic,
+    input_type,
+    matching_agents,
+    parameters_input,
+    topic_template,
+)
+from siha_ros.node.inputs import INPUT_TYPES, Input, Sample
+from siha_ros.node.intake import Intake, Reader
 from siha_ros.node.messages import NewMessage
-from siha_ros.node.parameters import INPUT_TYPES, Parameters, window_parameters
+from siha_ros.node.parameters import Parameters, window_parameters
 from siha_ros.node.pipeline import Pipeline, Sink
 from siha_ros.replay.bag import NANOSECOND, Bag, BagError, Entry, to_ns
 from siha_ros.window.sliding_window import SlidingWindow
@@ -57,6 +64,16 @@ class Summary:
         return self.stream_seconds / self.run_seconds if self.run_seconds else math.inf
 
 
+class Heard(NamedTuple):
+    """One topic: the agent it belongs to, its type, what reads it, and whether its messages count from the begin of
+    the bag on, whatever part is run."""
+
+    agent: str
+    type_name: str
+    read: Reader
+    latched: bool = False
+
+
 class Stream:
     """The stream of a group in a bag: which topics carry it, and of which type.
 
@@ -68,10 +85,10 @@ class Stream:
 
     def __init__(self, bag: Bag, config: BundleConfig, parameters: Parameters) -> None:
         self.bag, self.config, self.parameters = bag, config, parameters
-        template = parameters.input_topic or ("skeleton" if config.identified else f"{AGENT}/pose")
+        template = topic_template(parameters, config.identified)
         template = template if template.startswith("/") else f"/{template}"  # as for a node without a namespace
         kind = "" if parameters.input_type == "auto" else parameters.input_type
-        check_topic(template, make_input(kind) if kind else None)
+        check_topic(template, self._input(kind) if kind else None)
         listed = parameters.input_agents
         if AGENT not in template:
             topics = {"": template} if template in bag.types else {}
@@ -93,7 +110,20 @@ class Stream:
 
     def source(self) -> Input:
         """What reads the messages."""
-        return make_input(self.kind, self.parameters.input_agents or self.config.agent_names)
+        return self._input(self.kind)
+
+    def heard(self, source: Input) -> dict[str, Heard]:
+        """What is read, by topic: the stream itself and what accompanies it."""
+        found = {topic: Heard(agent, self.kind, source.read) for topic, agent in self.agents.items()}
+        for agent in self.agents.values():
+            for companion in source.companions:
+                topic = companion.topic.replace(AGENT, agent)
+                topic = topic if topic.startswith("/") else f"/{topic}"
+                found.setdefault(topic, Heard(agent, companion.type_name, companion.read, companion.latched))
+        return found
+
+    def _input(self, kind: str) -> Input:
+        return parameters_input(kind, self.parameters, self.config.agent_names)
 
     def window(self, make: Callable[..., SlidingWindow] = SlidingWindow) -> SlidingWindow:
         """An empty window of the bundle for this stream."""
@@ -155,17 +185,20 @@ def run(
             tick += 1
 
     began = time.perf_counter()
-    for entry in bag.messages(set(stream.agents) if on_entry is None else None, begin, end):
+    heard_on = stream.heard(source)
+    for entry in [] if begin is None else bag.messages({t for t, h in heard_on.items() if h.latched}, None, begin):
+        heard_on[entry.topic].read(bag.read(entry), "")
+    for entry in bag.messages(set(heard_on) if on_entry is None else None, begin, end):
         estimate_until(entry.time_ns)
         clock.now = moment = entry.time
         if on_entry is not None:
             on_entry(entry)
-        agent = stream.agents.get(entry.topic)
-        if agent is None or entry.connection.msgtype != stream.kind:
+        found = heard_on.get(entry.topic)
+        if found is None or entry.connection.msgtype != found.type_name:
             continue
         summary.messages += 1
-        if not source.withholds(agent):
-            intake.push(bag.read(entry), agent, moment, moment)
+        if not source.withholds(found.agent):
+            intake.push(bag.read(entry), found.agent, moment, moment, found.read)
             intake.drain()
             heard = True
     estimate_until(last_ns + 1)
@@ -184,37 +217,48 @@ class _Clock:
         return self.now
 
 
-class _WithholdingInput:
+class _WithholdingInput(Input):
     """An input that leaves the withheld agents out of what it reads."""
 
     def __init__(self, source: Input, withheld: Withheld | None, names: dict[str, str], clock: _Clock) -> None:
-        self._source, self._withheld, self._names, self._clock = source, withheld, names, clock
+        super().__init__(source.names)
+        self._source, self._withheld, self._mapped, self._clock = source, withheld, names, clock
         self.type_name, self.per_agent = source.type_name, source.per_agent
+        self.companions = [companion._replace(read=self._without(companion.read)) for companion in source.companions]
 
     def withholds(self, agent: str) -> bool:
         """Whether a message of an agent's own topic is withheld now."""
         withheld = self._withheld
         return withheld is not None and self._name(agent) in withheld.agents and withheld.at(self._clock.now)
 
-    def read(self, message: Any, agent: str) -> Sample:
+    def read(self, message: Any, agent: str) -> list[Sample]:
         """What the source reads, without the agents withheld now."""
-        sample = self._source.read(message, agent)
-        if self._withheld is None or not self._withheld.at(self._clock.now):
-            return sample
-        kept = [row for row, name in enumerate(sample.names) if self._name(name) not in self._withheld.agents]
+        return self._without(self._source.read)(message, agent)
+
+    def _without(self, read: Reader) -> Reader:
+        def read_rest(message: Any, agent: str) -> list[Sample]:
+            samples = read(message, agent)
+            if self._withheld is None or not self._withheld.at(self._clock.now):
+                return samples
+            return [self._rest(sample, self._withheld.agents) for sample in samples]
+
+        return read_rest
+
+    def _rest(self, sample: Sample, agents: frozenset[str]) -> Sample:
+        kept = [row for row, name in enumerate(sample.names) if self._name(name) not in agents]
 
         def rows(values: Any) -> Any:
             return None if values is None else values[kept]
 
-        return Sample(
-            [sample.names[row] for row in kept],
-            sample.positions[kept],
-            rows(sample.tracked),
-            rows(sample.velocities),
-            rows(sample.orientations),
-            rows(sample.confidence),
-            sample.complete,
+        return replace(
+            sample,
+            names=[sample.names[row] for row in kept],
+            positions=sample.positions[kept],
+            tracked=rows(sample.tracked),
+            velocities=rows(sample.velocities),
+            orientations=rows(sample.orientations),
+            confidence=rows(sample.confidence),
         )
 
     def _name(self, agent: str) -> str:
-        return self._names.get(agent, agent)
+        return self._mapped.get(agent, agent)

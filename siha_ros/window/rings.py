@@ -47,7 +47,8 @@ class SampleRings:
         self._turn = np.concatenate([self._turn, np.zeros(agents - len(self._turn), dtype=np.int64)])
 
     def write(self, index: NDArray[np.int64], stamp: float, values: NDArray[np.float64], newest: NDArray) -> int:
-        """Keep one sample of each indexed agent; the first of two with the same stamp stays.
+        """Keep one sample of each indexed agent; the first of two with the same stamp stays, with the velocity of the
+        second where it had none.
 
         Args:
             index: i8[n] agents.
@@ -56,14 +57,15 @@ class SampleRings:
             newest: bool[n], whether this is the agent's newest sample.
 
         Returns:
-            Number of samples that had a stamp which was there already.
+            Number of samples that had a stamp which was there already, and nothing new.
         """
         slot = self._cell(stamp) % self.cells
         present = self._stamps[index, slot]
         fresh = ~(present >= stamp)
         duplicates = 0
         if not fresh.all():
-            duplicates = int((present == stamp).sum())
+            again = present == stamp
+            duplicates = int(again.sum()) - self._complete(index[again], slot, values[again])
             index, values, newest = index[fresh], values[fresh], newest[fresh]
         self._stamps[index, slot] = stamp
         self._values[index, slot] = values
@@ -73,6 +75,14 @@ class SampleRings:
         self._turn[index] = (turn + 1) % self._recent_stamps.shape[1]
         self.latest[index[newest]] = values[newest]
         return duplicates
+
+    def _complete(self, index: NDArray[np.int64], slot: int, values: NDArray[np.float64]) -> int:
+        """Add the measured velocities that the samples in a slot lack; the number of samples that gained by it."""
+        kept = self._values[index, slot]
+        gained = np.isnan(kept[:, self.dims + 1 :]).any(axis=1) & np.isfinite(values[:, self.dims + 1 :]).all(axis=1)
+        kept[gained, self.dims + 1 :] = values[gained, self.dims + 1 :]
+        self._values[index, slot] = kept
+        return int(gained.sum())
 
     def forget_recent(self, index: NDArray[np.int64]) -> None:
         """Let the velocity at the last sample start anew."""

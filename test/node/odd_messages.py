@@ -38,12 +38,12 @@ def fill(message: Any, moment: float, names: list[str], index: int = 0) -> Any:
             setattr(message, field, [coordinate for place in places for coordinate in place])
         elif kind in ("sequence<float>", "sequence<boolean>"):
             setattr(message, field, [kind == "sequence<boolean>" or 1.0] * len(names))
-        elif kind.startswith("sequence<"):
+        elif kind.startswith("sequence<") and "/" in kind:
             entry = _element(message, kind)
             setattr(message, field, [fill(entry(), moment, names, agent) for agent in range(len(names))])
         elif kind in ("float", "double"):
             setattr(message, field, 1.0)
-        elif kind.startswith(("int", "uint")):
+        elif kind.startswith(("int", "uint")) and field != "action":  # of a marker: 0 draws it
             setattr(message, field, index)
         elif hasattr(value, "get_fields_and_field_types"):
             fill(value, moment, names, index)

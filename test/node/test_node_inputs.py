@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from siha_ros.msg import SkeletonFrame
 
 from siha_ros.node.discovery import check_topic, common_type, matching_agents, resolved_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
+from siha_ros.node.inputs.pose import pose_sample
 from siha_ros.node.intake import INBOX, Intake
 from siha_ros.node.messages import to_time
 from siha_ros.node.parameters import INPUT_TYPES, ParameterError, Parameters
@@ -37,13 +39,23 @@ def pose_stamped(stamp=10.0, frame="world", **where) -> PoseStamped:
     return message
 
 
+def read(source, message, agent=""):
+    """The one sample of a message."""
+    (sample,) = source.read(message, agent)
+    return sample
+
+
 # Inputs
 
 
 @pytest.mark.parametrize("name", INPUT_TYPES)
-def test_every_offered_type_has_an_input_and_a_message(name):
+def test_every_offered_type_has_an_input_and_a_message_or_an_error_that_names_its_package(name):
     assert make_input(name).type_name == name
-    assert message_type(name).__name__ == name.split("/")[-1]
+    try:
+        assert message_type(name).__name__ == name.split("/")[-1]
+    except ImportError as error:
+        assert f"need the ROS package {name.split('/')[0]}, which is not installed or not sourced: " in str(error)
+        assert name.split("/")[0] not in ("geometry_msgs", "nav_msgs", "visualization_msgs", "siha_ros")
 
 
 def test_missing_message_package_is_named():
@@ -56,7 +68,7 @@ def test_pose_stamped_and_pose_with_covariance_give_position_and_quaternion():
     with_covariance.pose.pose = pose()
     for message in (pose_stamped(), with_covariance):
         name = f"geometry_msgs/msg/{type(message).__name__}"
-        sample = make_input(name).read(message, "r1")
+        sample = read(make_input(name), message, "r1")
         assert sample.names == ("r1",) and not sample.complete
         assert sample.positions.tolist() == [[1.0, 2.0, 3.0]]
         assert sample.orientations.tolist() == [[0.0, 0.0, HALF, HALF]]
@@ -67,7 +79,7 @@ def test_odometry_turns_the_twist_into_the_frame_of_the_pose():
     message = Odometry()
     message.pose.pose = pose()  # a quarter turn to the left
     message.twist.twist.linear.x, message.twist.twist.linear.y, message.twist.twist.linear.z = 2.0, 1.0, 0.5
-    sample = make_input("nav_msgs/msg/Odometry").read(message, "r1")
+    sample = read(make_input("nav_msgs/msg/Odometry"), message, "r1")
     assert sample.velocities[0] == pytest.approx([-1.0, 2.0, 0.5])
 
 
@@ -76,7 +88,7 @@ def test_odometry_without_a_valid_orientation_has_no_velocity(quaternion):
     message = Odometry()
     message.pose.pose = pose(quaternion=quaternion)
     message.twist.twist.linear.x = 2.0
-    assert np.isnan(make_input("nav_msgs/msg/Odometry").read(message, "r1").velocities).all()
+    assert np.isnan(read(make_input("nav_msgs/msg/Odometry"), message, "r1").velocities).all()
 
 
 def test_odometry_is_turned_alike_by_quaternions_of_any_length_and_axis():
@@ -94,27 +106,27 @@ def test_odometry_is_turned_alike_by_quaternions_of_any_length_and_axis():
         message = Odometry()
         message.pose.pose = pose(quaternion=tuple(q))
         message.twist.twist.linear.x, message.twist.twist.linear.y, message.twist.twist.linear.z = v
-        assert make_input("nav_msgs/msg/Odometry").read(message, "r1").velocities[0] == pytest.approx(matrix @ v)
+        assert read(make_input("nav_msgs/msg/Odometry"), message, "r1").velocities[0] == pytest.approx(matrix @ v)
 
 
 def test_pose_array_takes_names_by_index():
     message = PoseArray(poses=[pose(x=1.0), pose(x=2.0)])
-    sample = make_input("geometry_msgs/msg/PoseArray", ["a", "b", "c"]).read(message, "")
+    sample = read(make_input("geometry_msgs/msg/PoseArray", ["a", "b", "c"]), message, "")
     assert sample.names == ["a", "b"] and sample.positions[:, 0].tolist() == [1.0, 2.0] and sample.complete
-    assert make_input("geometry_msgs/msg/PoseArray").read(message, "").names == ["agent_0", "agent_1"]
+    assert read(make_input("geometry_msgs/msg/PoseArray"), message, "").names == ["agent_0", "agent_1"]
     with pytest.raises(ValueError, match="2 poses: expected at most 1"):
-        make_input("geometry_msgs/msg/PoseArray", ["a"]).read(message, "")
+        read(make_input("geometry_msgs/msg/PoseArray", ["a"]), message, "")
 
 
 def test_skeleton_frame_keeps_flags_and_confidence():
     frame = SkeletonFrame(
         joints=["hip", "knee"], positions=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], tracked=[True, False], confidence=[0.5, 1.0]
     )
-    sample = make_input("siha_ros/msg/SkeletonFrame").read(frame, "")
+    sample = read(make_input("siha_ros/msg/SkeletonFrame"), frame, "")
     assert sample.positions.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
     assert sample.tracked.tolist() == [True, False] and sample.confidence.tolist() == [0.5, 1.0] and sample.complete
     frame.confidence = []
-    assert make_input("siha_ros/msg/SkeletonFrame").read(frame, "").confidence is None
+    assert read(make_input("siha_ros/msg/SkeletonFrame"), frame, "").confidence is None
 
 
 @pytest.mark.parametrize("field", ["positions", "tracked", "confidence"])
@@ -122,7 +134,7 @@ def test_skeleton_frame_of_uneven_arrays_is_refused_with_the_numbers(field):
     values = {"positions": [0.0] * 6, "tracked": [True, True], "confidence": [1.0, 1.0]}
     frame = SkeletonFrame(joints=["hip", "knee"], **(values | {field: values[field][:1]}))
     with pytest.raises(ValueError, match="2 joints.*expected 6, 2 and 0 or 2"):
-        make_input("siha_ros/msg/SkeletonFrame").read(frame, "")
+        read(make_input("siha_ros/msg/SkeletonFrame"), frame, "")
 
 
 # Discovery
@@ -205,13 +217,43 @@ def test_other_frames_and_groups_are_dropped_counted_and_said_once():
         case.send(pose_stamped(frame="odom"))
     case.send(pose_stamped(frame=""))  # no frame said: taken
     assert case.intake.dropped == {"other frame": 3} and case.window.names == ["r1"]
-    assert case.said == ["message dropped: its frame is 'odom', expected 'map' (said once)"]
+    assert case.said == [
+        "message dropped: its frame is 'odom', expected 'map': there is no TF, as tf2_ros is not installed (said once)"
+    ]
     body = Case("siha_ros/msg/SkeletonFrame", ["hip"])
     for group in ("ann", "bob", "ann"):
         frame = SkeletonFrame(group=group, joints=["hip"], positions=[0.0, 0.0, 1.0], tracked=[True])
         frame.header.stamp = to_time(10.0)
         body.send(frame, "")
     assert body.intake.group == "ann" and body.intake.dropped == {"other group": 1}
+
+
+def test_unit_axes_and_frame_of_the_stream_become_those_of_the_outputs():
+    case = Case(frame_id="map", **{"input.scale": 0.001, "input.up_axis": "y"})
+
+    def lookup(target, source, stamp):
+        if source != "camera":
+            raise LookupError("not connected")
+        assert (target, stamp) == ("map", 10.0)
+        return np.array([0.0, 0.0, HALF, HALF]), np.array([10.0, 0.0, 0.0])
+
+    case.intake.lookup = lookup
+    case.send(pose_stamped(frame="camera", x=1000.0, y=2000.0, z=3000.0))
+    # (1, -3, 2) with z up in the camera's frame; a quarter turn to the left and 10 m along x in the map's.
+    assert case.window.heights.tolist() == [2.0] and case.intake.frame_id == "map"
+    assert case.window._rings.latest[0, :2] == pytest.approx([13.0, 1.0])
+    case.send(pose_stamped(frame="moon"))
+    assert case.intake.dropped == {"other frame": 1}
+    assert case.said == ["message dropped: its frame is 'moon', expected 'map': not connected (said once)"]
+
+
+def test_message_without_a_header_has_the_stamp_of_its_arrival():
+    case = Case()
+    case.intake.push(
+        SimpleNamespace(pose=pose()), "r1", 33.0, 500.0, lambda message, agent: [pose_sample(message.pose, agent)]
+    )
+    case.intake.drain()
+    assert case.window.newest == 33.0 and case.window.names == ["r1"]
 
 
 def test_stamp_zero_is_dropped_and_arrival_stands_in_by_parameter():

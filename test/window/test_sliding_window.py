@@ -288,6 +288,18 @@ def test_duplicate_stamps_keep_the_first_sample():
     assert np.abs(window.window().positions).max() < 10
 
 
+def test_second_sample_of_a_stamp_adds_the_velocity_that_the_first_lacked():
+    window = SlidingWindow(0.1, 3, 2, ["a"])
+    for k in range(60):
+        place = [[0.02 * k, 0.0, 0.0]]
+        window.add_frame(10.0 + 0.02 * k, np.array(place))
+        window.add_frame(10.0 + 0.02 * k, np.array([[9.0, 9.0, 9.0]]), velocities=np.array([[1.0, 0.5, 0.0]]))
+    window.add_frame(11.18, np.array(place), velocities=np.array([[7.0, 7.0, 7.0]]))  # and no third one
+    now = window.window()
+    assert np.allclose(now.velocities, [1.0, 0.5]) and np.allclose(now.positions[0, :, 0], now.times - 10.0, atol=1e-6)
+    assert window.rejected["duplicate stamp"] == 1
+
+
 @pytest.mark.parametrize(
     ("stamp", "reason"),
     [

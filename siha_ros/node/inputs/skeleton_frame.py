@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from siha_ros.node.inputs.sample import Sample
+from siha_ros.node.inputs.sample import Input, Sample
 
 
-class SkeletonFrameInput:
+class SkeletonFrameInput(Input):
     """siha_ros/SkeletonFrame."""
 
     type_name = "siha_ros/msg/SkeletonFrame"
-    per_agent = False
+    topic = "skeleton"
 
-    def read(self, message: Any, agent: str) -> Sample:
+    def read(self, message: Any, agent: str) -> list[Sample]:
         """All joints. Raises ValueError where the arrays do not fit each other."""
         joints, tracked, confidence = message.joints, message.tracked, message.confidence
         count = len(joints)
@@ -24,10 +24,14 @@ class SkeletonFrameInput:
                 f"a SkeletonFrame has {count} joints, {len(message.positions)} positions, {len(tracked)} tracked and"
                 f" {len(confidence)} confidence: expected {3 * count}, {count} and 0 or {count}"
             )
-        return Sample(
-            joints,
-            np.array(message.positions, dtype=np.float64).reshape(count, 3),
-            np.array(tracked, dtype=bool),
-            confidence=np.array(confidence, dtype=np.float64) if len(confidence) else None,
-            complete=True,
-        )
+        return [
+            Sample(
+                joints,
+                np.array(message.positions, dtype=np.float64).reshape(count, 3),
+                np.array(tracked, dtype=bool),
+                confidence=np.array(confidence, dtype=np.float64) if len(confidence) else None,
+                complete=True,
+                group=message.group,
+                trusted=True,
+            )
+        ]
