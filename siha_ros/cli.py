@@ -237,7 +237,11 @@ def _replay_options(commands: Any) -> None:
         "--bundle", required=True, metavar="DIR", help="folder of a bundle, or the name of a shipped one"
     )
     replay.add_argument(
-        "--out", type=Path, default=None, metavar="DIR", help="bag that is written (default: BAG's name with _siha)"
+        "--out",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="bag that is written (default: BAG's name with _siha; with --hide: none)",
     )
     replay.add_argument("--storage", choices=("mcap", "sqlite3"), default="mcap", help="(default: %(default)s)")
     replay.add_argument("--rate", type=factor, default=None, metavar="HZ", help="estimates a second (default: 20)")
@@ -285,8 +289,8 @@ def _replay(options: argparse.Namespace) -> None:
     _check_writable(options.html, "--html")
     if options.hide is None and (options.json or options.html or options.sweep or options.at is not None):
         raise CommandError("--at, --sweep, --json and --html go with --hide")
-    if options.hide is not None and options.out:
-        raise CommandError("--out does not go with --hide: a scored replay writes no bag")
+    if options.out is not None and (options.sweep or options.hide == "each"):
+        raise CommandError("--out holds one loss: it goes with neither --sweep nor --hide each")
     _set_threads(options)
     replay_command(options)
 

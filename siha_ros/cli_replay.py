@@ -15,10 +15,11 @@ from siha_ros.estimator import load_estimator
 from siha_ros.node.markers import MarkerScene
 from siha_ros.node.parameters import DECLARATIONS, ParameterError, Parameters
 from siha_ros.replay.bag import Bag, BagWriter, Entry, MessageFactory, own_types
-from siha_ros.replay.outputs import BagOutputs
+from siha_ros.replay.outputs import TRUTH_TOPIC, BagOutputs
 from siha_ros.replay.score import full_observation, loss_times, score_losses
 from siha_ros.replay.score_report import report, text
 from siha_ros.replay.stream import Stream, Summary, Withheld, run
+from siha_ros.replay.truth import Truth
 
 NODE = "/siha"  # whose topics the outputs are
 LINES_SHOWN = 10
@@ -59,6 +60,9 @@ def score_command(options: argparse.Namespace, stream: Stream, estimator: Any) -
     say(full.summary)
     hidden = hidden_sets(options.hide, full.truth.names, config.limbs)
     losses = [Withheld(frozenset(names), start, start + options.lasts) for names in hidden for start in starts]
+    if options.out is not None:
+        say(write_outputs(stream, estimator, options.out, options.storage, losses[0], full.truth))
+        print(f"wrote {options.out}\n")
     score = score_losses(stream, estimator, baselines(estimator), full, losses, new, progress=True)
     result = report(
         score,
@@ -96,14 +100,22 @@ def hidden_sets(hide: str, known: list[str], limbs: dict[str, list[str]]) -> lis
     return found
 
 
-def write_outputs(stream: Stream, estimator: Any, out: Path, storage: str) -> Summary:
-    """Write the bag's messages and the estimates of the stream to a new bag. What the bag holds on the node's topics
-    already is left out."""
+def write_outputs(
+    stream: Stream,
+    estimator: Any,
+    out: Path,
+    storage: str,
+    withheld: Withheld | None = None,
+    truth: Truth | None = None,
+) -> Summary:
+    """Write the bag's messages and the estimates of the stream to a new bag, also the truth where it is given. What the
+    bag holds on the node's topics already is left out."""
     body, parameters = stream.config.identified, stream.parameters
     with BagWriter(out, storage, stream.bag) as writer:
         size = parameters.markers_size or (0.06 if body else 0.25)
         markers = MarkerScene(size, parameters.markers_edge_threshold, writer.new)
-        outputs = BagOutputs(writer, NODE, body=body, markers=markers)
+        known = None if TRUTH_TOPIC in stream.bag.types else truth
+        outputs = BagOutputs(writer, NODE, body=body, markers=markers, truth=known)
 
         def copy(entry: Entry) -> None:
             if not entry.topic.startswith(f"{NODE}/"):
@@ -113,7 +125,7 @@ def write_outputs(stream: Stream, estimator: Any, out: Path, storage: str) -> Su
             outputs.time_ns = round(moment * 1e9)
 
         estimator.warm_up()
-        return run(stream, estimator, outputs, writer.new, on_entry=copy, on_tick=at)
+        return run(stream, estimator, outputs, writer.new, withheld=withheld, on_entry=copy, on_tick=at)
 
 
 def say(summary: Summary) -> None:

@@ -122,13 +122,33 @@ def test_a_scored_replay_of_every_format(bundle, form, tmp_path, capsys):
     assert files["--html"].read_text().startswith("<!DOCTYPE html>")
 
 
+def test_one_loss_is_written_beside_its_truth(bundle, tmp_path, capsys):
+    velocities = np.array([[0.0, 0.1], [0.3, 0.0], [0.0, 0.0], [0.1, 0.1], [0.0, -0.1]])
+    path = write_bag(tmp_path / "lines", "mcap", lines(3.2, velocities))
+    out = tmp_path / "out"
+    options = ["--hide", "r1", "--at", "2s", "--for", "1s", "--rate", "10"]
+    assert replay(path, "--bundle", bundle, *options, "--out", out) == 0
+    assert f"wrote {out}" in capsys.readouterr().out
+    found = read(out)[1]
+    assert len(found["/r1/pose"]) == 160, "what was withheld from the window is in the bag"
+    states = [message for time, message in found["/siha/states"] if 2.65 < time < 2.95]
+    assert [[agent.status for agent in message.agents] for message in states] == [[1, 3, 1, 1, 1]] * 3
+    truths = [message for time, message in found["/truth"] if 2.65 < time < 2.95]
+    for state, truth in zip(states, truths, strict=True):
+        assert (truth.header.stamp, list(truth.joints)) == (state.header.stamp, [f"r{k}" for k in range(5)])
+        moment = truth.header.stamp.sec + 1e-9 * truth.header.stamp.nanosec - BEGIN
+        there = np.concatenate([velocities * moment + np.array([[0, k] for k in range(5)]), np.zeros((5, 1))], axis=1)
+        np.testing.assert_allclose(truth.positions.reshape(5, 3), there, atol=1e-6)
+
+
 def test_what_cannot_be_replayed_is_one_line(bag, bundle, tmp_path, capsys):
     assert "no such file or folder" in failed(capsys, tmp_path / "absent", "--bundle", bundle)
     assert "no bundle 'absent'" in failed(capsys, bag, "--bundle", "absent")
     assert "no input on /skeleton" in failed(capsys, bag, "--bundle", bundle, "--topics", "/skeleton")
     assert "exists already" in failed(capsys, bag, "--bundle", bundle, "--out", bag)
     assert "go with --hide" in failed(capsys, bag, "--bundle", bundle, "--sweep")
-    assert "does not go with --hide" in failed(capsys, bag, "--bundle", bundle, "--hide", "robot_1", "--out", "x")
+    for several in (["--hide", "each"], ["--hide", "robot_1", "--sweep"]):
+        assert "--out holds one loss" in failed(capsys, bag, "--bundle", bundle, *several, "--out", tmp_path / "out")
     assert "does not hold robot_9" in failed(capsys, bag, "--bundle", bundle, "--hide", "robot_1,robot_9")
     line = failed(capsys, bag, "--bundle", bundle, "--hide", "robot_1", "--at", "3.5s")
     assert "--at 3.5 s --for 1 s: the bag is 4.0 s long" in line
