@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ from siha_ros.estimator import OWN_FRAME_DEVIATION, time_since_seen
 from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, BundleError
+from siha_ros.model.captured import Captured
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.quick import quick_nri, quick_predictor
-from siha_ros.model.refinement import Refinement
+from siha_ros.model.refinement import Refined, Refinement
 from siha_ros.window.completion import only_seen
 from siha_ros.window.grid import backward_difference
 from siha_ros.window.types import Estimate, Forecast, Status, Window
@@ -123,6 +125,9 @@ class BodyEstimator:
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
         self.hsp_sa, self.hsp_sg = (quick_predictor(bundle.predictor(name)) for name in ("hsp_sa", "hsp_sg"))
+        self._loop = Captured(
+            partial(self._paper_loop, stop_early=False), eager=partial(self._paper_loop, stop_early=True)
+        )
         self.fallback = MeanVisible(horizon=config.horizon, time_constant=FALLBACK_SECONDS)
 
     def warm_up(self) -> None:
@@ -328,9 +333,7 @@ class BodyEstimator:
         visible = np.setdiff1d(np.arange(len(self.names)), hidden)
         states = self._states(linear)
         names = (torch.from_numpy(visible).to(self.device), torch.from_numpy(hidden).to(self.device))
-        parts: Any = [OverLinearPath(network, states[:, hidden], self.gain) for network in (self.hsp_sa, self.hsp_sg)]
-        loop = Refinement(parts[0], parts[1], self.nri, self.rounds)
-        refined = loop(states[:, visible], names=names, tolerance=SETTLED)
+        refined = Refined.of(*self._loop(states[:, visible], states[:, hidden], *names))
         seconds, share = self.share[list(self.limbs).index(gone[0])]
         weight = np.interp(np.minimum(since[hidden], seconds[-1]), seconds, share)[..., None]
         added, last = (
@@ -339,6 +342,14 @@ class BodyEstimator:
         )
         move[hidden] = added
         return move, refined.rounds, float(np.linalg.norm(last, axis=-1).max())
+
+    def _paper_loop(
+        self, visible: Tensor, first: Tensor, seen: Tensor, hidden: Tensor, stop_early: bool
+    ) -> tuple[Tensor, ...]:
+        """What :meth:`Refinement.loop` gives for states ``[1, V, T, 6]`` and a first completion ``[1, H, T, 6]`` of the
+        joints ``seen`` and ``hidden``."""
+        parts: Any = [OverLinearPath(network, first, self.gain) for network in (self.hsp_sa, self.hsp_sg)]
+        return Refinement(parts[0], parts[1], self.nri, self.rounds).loop(visible, (seen, hidden), SETTLED, stop_early)
 
     def _look_ahead(self, filled: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Graph ``[A, A, K]`` and forecast states ``[A, H, 6]`` (m, m/s, body frame)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,11 +21,12 @@ from torch import Tensor
 
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.model.bundle import Bundle, BundleError, load_bundle
+from siha_ros.model.captured import Captured
 from siha_ros.model.dynamics import FAINT, Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
-from siha_ros.model.refinement import GUIDING_TYPE, Refinement
+from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
 from siha_ros.resources import bundle_path
 from siha_ros.window.completion import only_seen
 from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference
@@ -156,6 +158,10 @@ class TeamEstimator:
                 config.rounds,
             )
             for count in counts
+        }
+        self.loops = {
+            count: Captured(partial(refinement.loop, names=None, tolerance=0.0, stop_early=False))
+            for count, refinement in self.refinements.items()
         }
         self.fallback = ConstantVelocity(horizon=config.horizon)
 
@@ -351,7 +357,7 @@ class TeamEstimator:
     ) -> _Completion:
         """Agents of which nothing was ever seen: the paper's refinement, its slots named by continuity with what was
         last said or seen."""
-        refined = self.refinements[len(missing)](visible)
+        refined = Refined.of(*self.loops[len(missing)](visible))
         last = window.last_position[missing].copy()
         if memory is not None:
             for row, agent in enumerate(missing):

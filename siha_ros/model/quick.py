@@ -3,7 +3,7 @@
 :func:`quick_nri` and :func:`quick_predictor` give networks of the same classes, with the same weights, that trace
 themselves for each shape of input they meet with a batch of one (a moment each time: warm up). What is traced is
 checked against the network itself; where it differs, or cannot be traced, the network itself goes on, and a warning
-says so. Larger batches, training and other devices use the network itself.
+says so. Larger batches, training and other devices use the network itself; on a GPU a forecast is one CUDA graph.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from siha_ros.model.captured import Captured
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI, Decoder, PairLinear
 
@@ -128,11 +129,19 @@ class QuickNRI(NRI):
         self.config, self.decoder = nri.config, nri.decoder
         self.encoder = Traced(nri.encoder)  # type: ignore[assignment]
         self._rollouts: dict[int, Traced] = {}
+        self._captured: dict[int, Captured] = {}
         self.eval()
 
     def forecast(self, x: Tensor, graph: Tensor, steps: int) -> Tensor:
         """As NRI's."""
-        if x.shape[0] != 1 or x.device.type != "cpu" or not steps or torch.is_grad_enabled():
+        if not steps or torch.is_grad_enabled():
+            return super().forecast(x, graph, steps)
+        if x.device.type == "cuda":
+            if steps not in self._captured:
+                plain = super().forecast
+                self._captured[steps] = Captured(lambda x, graph: (plain(x, graph, steps),))
+            return self._captured[steps](x, graph)[0]
+        if x.shape[0] != 1 or x.device.type != "cpu":
             return super().forecast(x, graph, steps)
         if steps not in self._rollouts:
             self._rollouts[steps] = Traced(Rollout(self.decoder, steps)).eval()

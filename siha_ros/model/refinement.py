@@ -24,6 +24,11 @@ class Refined:
     rounds: int
     change: float
 
+    @staticmethod
+    def of(hidden: Tensor, moved: Tensor, graph: Tensor, rounds: Tensor, change: Tensor) -> Refined:
+        """From what :meth:`Refinement.loop` gives."""
+        return Refined(hidden, moved, graph, int(rounds), float(change))
+
 
 class Refinement:
     """Guess, infer, refine: HSP-sa once, then HSP-sg and NRI in turn."""
@@ -38,20 +43,28 @@ class Refinement:
         A sample is left as it is after the first round in which no entry of its A changed by more than ``tolerance``;
         with the last one the loop ends (0: all rounds, the paper's way).
         """
+        return Refined.of(*self.loop(visible, names, tolerance, stop_early=tolerance > 0))
+
+    def loop(
+        self, visible: Tensor, names: tuple[Tensor, Tensor] | None, tolerance: float, stop_early: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The fields of :class:`Refined` as tensors. Without ``stop_early`` nothing on the way depends on a value, so
+        that the loop can be recorded: rounds in which no sample changes any more are made, and change nothing."""
         hidden = self.hsp_sa(visible, names=names)
         graph = self.nri.graph(torch.cat([visible, hidden], 1))
-        moved, change, done = torch.zeros_like(hidden), 0.0, 0
-        going = torch.ones(len(hidden), 1, 1, 1, dtype=torch.bool, device=hidden.device)
-        for done in range(1, self.rounds + 1):
+        moved, going = torch.zeros_like(hidden), torch.ones_like(hidden[:, :1, :1, :1], dtype=torch.bool)
+        done, change = torch.zeros_like(hidden[0, 0, 0, 0]), torch.zeros_like(hidden[0, 0, 0, 0])
+        for _ in range(self.rounds):
             previous = graph
             refined = self.hsp_sg(visible, previous[..., GUIDING_TYPE], names=names)
             moved = torch.where(going, refined - hidden, moved)
             hidden = torch.where(going, refined, hidden)
             graph = self.nri.graph(torch.cat([visible, hidden], 1))
-            if tolerance > 0 or done == self.rounds:
-                changes = (graph - previous)[..., GUIDING_TYPE].abs().flatten(1).amax(1)
-                change = float(changes.amax())
-                going &= (changes > tolerance)[:, None, None, None]
-                if change <= tolerance:
+            changes = (graph - previous)[..., GUIDING_TYPE].abs().flatten(1).amax(1)
+            done = done + going.any()
+            change = torch.where(going.any(), changes.amax(), change)
+            if tolerance > 0:
+                going = going & (changes > tolerance)[:, None, None, None]
+                if stop_early and not bool(going.any()):
                     break
-        return Refined(hidden, moved, graph, done, change)
+        return hidden, moved, graph, done, change
