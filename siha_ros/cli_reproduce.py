@@ -1,4 +1,4 @@
-"""``siha reproduce``: the paper's experiments. Imports offline_training."""
+"""``siha reproduce``: the paper's experiments, and some beyond it. Imports offline_training."""
 
 from __future__ import annotations
 
@@ -9,58 +9,98 @@ from typing import Any
 from siha_ros.arguments import positive, seed
 
 SYSTEMS = ("springs", "charged", "kuramoto")
+EXPERIMENTS = {
+    "table1": "three systems, 1 to 5 hidden agents: visible-only NRI, HSP-sa, SIHA",
+    "table2": "CMU motion capture, left arm and left leg hidden (--data)",
+    "focus": "which joints the hands are joined to, as a figure (--data)",
+    "alphas": "strengths of the guided attention",
+    "encoders": "of HSP-sa: MLP, Transformer, GNN, Slot Attention, Set Transformer",
+    "unsupervised": "three variants without the hidden trajectories as targets",
+    "seeds": "mean and deviation of five runs",
+    "count": "an unknown number of hidden agents",
+    "unmodeled": "further agents that no model knows of",
+    "oracle": "HSP-sg under the true graph",
+    "baselines": "last value, constant velocity, interpolation, ridge, PCA, with their times",
+}
 
 
 def reproduce_options(commands: Any) -> None:
     """The subcommand and its options."""
-    command = commands.add_parser("reproduce", help="the paper's experiments, beside the paper's numbers")
-    command.add_argument("experiment", choices=("table1",), help="table1: three systems, 1 to 5 hidden agents")
+    command = commands.add_parser(
+        "reproduce",
+        help="the paper's experiments, beside the paper's numbers",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="experiments:\n" + "\n".join(f"  {name:<14}{text}" for name, text in EXPERIMENTS.items()),
+    )
+    command.add_argument(
+        "experiment",
+        nargs="+",
+        choices=(*EXPERIMENTS, "all"),
+        metavar="NAME",
+        help="one or more of those below, or all, in the order of their worth",
+    )
     command.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS, metavar="SYSTEM")
     command.add_argument("--hidden", nargs="+", type=int, choices=range(1, 6), default=range(1, 6), metavar="N")
     command.add_argument(
         "--budget",
         type=_minutes,
         default=None,
-        metavar="MINUTES",
-        help="of each cell, such as 20m (default: all)",
+        metavar="20m|10h",
+        help="scales all schedules so that what is asked for takes about so long on two cores (default: the schedules"
+        " as they are, about 10h for all)",
     )
     command.add_argument("--samples", type=positive, default=200_000, help="to train on (default: %(default)s)")
     command.add_argument("--test", type=positive, default=2000, help="to measure on (default: %(default)s)")
+    command.add_argument(
+        "--data", type=Path, default=None, metavar="DIR", help="CMU motion capture: a folder with the folders 35 and 69"
+    )
+    command.add_argument(
+        "--encoder",
+        choices=("mlp", "paper"),
+        default="mlp",
+        help="of trajectories; paper: convolutions for charged and kuramoto, many times slower (default: %(default)s)",
+    )
     command.add_argument("--seed", type=seed, default=0)
     command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     command.add_argument(
         "--work",
         type=Path,
         default=Path("experiments"),
-        help="folder of checkpoints and results; cells that are done are not done again (default: %(default)s)",
+        help="folder of models and results; what is done is not done again (default: %(default)s)",
     )
     command.set_defaults(run=_reproduce)
 
 
 def _minutes(text: str) -> float:
     try:
-        minutes = float(text.removesuffix("m"))
+        minutes = float(text[:-1]) * 60 if text.endswith("h") else float(text.removesuffix("m"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected minutes, such as 20m") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: expected minutes or hours, such as 20m or 10h") from None
     if not 0 < minutes < 1e5:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected minutes above 0")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time above 0")
     return minutes
 
 
 def _reproduce(options: argparse.Namespace) -> None:
     import torch
 
-    from offline_training.experiments.table1 import table1
+    from offline_training.experiments.cells import Options
+    from offline_training.experiments.lab import Lab
+    from offline_training.experiments.queue import scaled, work
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    table = table1(
-        options.work / "table1",
-        options.systems,
-        sorted(options.hidden),
-        minutes=options.budget,
+    if options.data is not None and not options.data.is_dir():
+        raise ValueError(f"--data {options.data}: no such folder")
+    names = list(EXPERIMENTS) if "all" in options.experiment else list(dict.fromkeys(options.experiment))
+    lab = Lab(options.work, options.test)
+    wanted = Options(
         samples=options.samples,
-        test=options.test,
         seed=options.seed,
+        systems=tuple(options.systems),
+        hidden=tuple(sorted(options.hidden)),
+        data=options.data,
+        encoder=options.encoder,
     )
-    print("ours (paper's)\n\n" + table)
+    for name, text in work(names, lab, scaled(names, lab, wanted, options.budget)).items():
+        print(f"\n{name}\n\n{text}")

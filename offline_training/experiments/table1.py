@@ -1,32 +1,28 @@
 """``siha reproduce table1``: the paper's main table. Three systems, 5 visible and 1 to 5 hidden agents; visible-only
-NRI, HSP-sa and SIHA; each cell beside the paper's number.
-
-The paper's setting: frames 1-50 from the start, world frame, the simulator's velocities, frames 51-100 for the future.
-Every cell is trained and measured in a folder of its own, and is skipped once it has its result, so the table goes on
-where it was stopped, in another session too.
+NRI, HSP-sa and SIHA; each cell beside the paper's number, and NRI with nobody hidden, the ceiling of the graph.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
+from offline_training.experiments.cells import Cell, Options
+from offline_training.experiments.lab import ROUNDS, Lab, Setting, space_of
+from offline_training.experiments.measure import all_figures, differences
+from offline_training.experiments.report import bars, budget, figure, table
+from offline_training.experiments.store import Trained
+from siha_ros.replay.evaluate import network_answers
 
-from offline_training.datasets.benchmarks import SYSTEMS, System
-from offline_training.stages.logs import claim, stage_rows
-from offline_training.team import TeamPlan, train_team
-from siha_ros.model.frame import Scale
-from siha_ros.model.hidden_state import HSPConfig
-from siha_ros.model.nri import NRIConfig
-from siha_ros.replay.evaluate import Task, figures, network_answers
-
-FRAMES, FUTURE, VISIBLE = 50, 50, 5
-METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA"}
+METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA", "nri_complete": "NRI, none hidden"}
+MODELS = {  # that the figures of a method stand on
+    "nri_visible": ("nri_visible",),
+    "hsp_sa": ("nri", "hsp_sa"),
+    "siha_paper": ("nri", "hsp_sa", "hsp_sg"),
+    "nri_complete": ("nri",),
+}
 COLUMNS = {
     "mse_hsp_mean": "MSE_HSP",
     "mse_fsp_onestep_visible": "MSE_FSP visible, one step",
@@ -35,6 +31,8 @@ COLUMNS = {
     "acc_vh": "V-H %",
     "acc_hh": "H-H %",
 }
+OPEN_LOOP = {"mse_fsp_openloop_visible": "visible, open loop", "mse_fsp_openloop_hidden": "hidden, open loop"}
+PAIRS = (("hsp_sa", "nri_visible"), ("siha_paper", "nri_visible"), ("siha_paper", "hsp_sa"))
 PAPER: dict[str, list[str]] = {  # of the paper's table: by hidden count NRI, HSP-sa, SIHA in each column
     "springs": [
         "- 2.5e-3 2.1e-3 | 2.1e-5 1.5e-5 1.4e-5 | - 1.7e-2 1.1e-2 | 89.7 99.7 99.7 | - 98.2 98.4 | - - -",
@@ -58,128 +56,91 @@ PAPER: dict[str, list[str]] = {  # of the paper's table: by hidden count NRI, HS
         "- 1.2e-1 1.1e-1 | 3.7e-2 1.6e-2 1.6e-2 | - 1.2e-1 1.2e-1 | 58.3 68.5 68.5 | - 58.6 58.6 | - 51.5 51.6",
     ],
 }
-MINUTES = {"springs": 35.0, "charged": 60.0, "kuramoto": 60.0}  # about, a cell with one hidden agent, on two cores
 
 
-def cell_plan(system: System, hidden: int) -> TeamPlan:
-    """How a cell is trained: the fast options of the shipped bundles, at the paper's widths for encoder and HSP."""
-    return TeamPlan(
-        hidden_counts=(hidden,),
-        visible_counts=(VISIBLE + hidden,),
-        nri=NRIConfig(
-            FRAMES,
-            system.features,
-            encoder=system.encoder,
-            difference_gain=30.0 if system.encoder == "mlp" else 1.0,
-            decoder_width=128,
-            output_gain=0.05,
-        ),
-        hsp=HSPConfig(
-            FRAMES,
-            system.features,
-            hidden,
-            embedding=system.encoder,
-            difference_gain=30.0 if system.encoder == "mlp" else 1.0,
-        ),
-        steps={"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
-        visible_only=True,
+def cells(lab: Lab, options: Options) -> list[Cell]:
+    """One for each system and number of hidden agents."""
+    settings = [options.setting(system, hidden) for hidden in options.hidden for system in options.systems]
+    return [cell(lab, setting) for setting in settings]
+
+
+def cell(lab: Lab, setting: Setting, experiment: str = "table1") -> Cell:
+    """All methods in one setting."""
+
+    def run() -> dict[str, Any]:
+        models: dict[str, Trained[Any]] = {
+            "nri": lab.nri(setting),
+            "nri_visible": lab.nri_visible(setting),
+            f"hsp_sa_{setting.hidden}": lab.hsp_sa(setting),
+            f"hsp_sg_{setting.hidden}": lab.hsp_sg(setting),
+        }
+        task = lab.task(setting)
+        answers = network_answers({name: model.network for name, model in models.items()}, ROUNDS, task, progress=True)
+        return {
+            "system": setting.system,
+            "hidden": setting.hidden,
+            "seed": setting.seed,
+            "costs": {name.removesuffix(f"_{setting.hidden}"): model.cost for name, model in models.items()},
+            "methods": all_figures(answers, task, space_of(setting)),
+            "differences": differences(answers, task, PAIRS),
+        }
+
+    needs = lab.needs(setting, "nri", "nri_visible", "hsp_sa", "hsp_sg")
+    return Cell(experiment, setting.name, {"setting": asdict(setting), "test": lab.test}, needs, run)
+
+
+def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
+    """The table as Markdown, each ``ours [95 % interval] (paper)``, and ``folder/table1.png``."""
+    rows, apart = [], []
+    ordered = sorted(results, key=lambda one: (list(PAPER).index(one["system"]), one["hidden"]))
+    for result in ordered:
+        system, hidden = result["system"], result["hidden"]
+        theirs = [part.split() for part in PAPER[system][hidden - 1].split("|")]
+        for number, (method, title) in enumerate(METHODS.items()):
+            found = result["methods"][method]
+            paper = [one[number] if number < 3 else None for one in theirs]
+            row = [figure(found, column, paper[place]) for place, column in enumerate(COLUMNS)]
+            row += [figure(found, column) for column in OPEN_LOOP]
+            row.append(budget([result["costs"][model] for model in MODELS[method]]))
+            rows.append([system, str(hidden), title, *row])
+        for pair, gaps in result["differences"].items():
+            apart.append([system, str(hidden), pair.replace("siha_paper", "siha"), *map(_gap, _three(gaps))])
+    names = [f"{one['system']} {one['hidden']}" for one in ordered]
+    for column, label in (("mse_hsp_mean", "MSE_HSP"), ("acc_vv", "V-V %"), ("acc_vh", "V-H %")):
+        _plot(folder / f"table1_{column}.png", label, column, ordered, names)
+    head = ["system", "hidden", "method", *COLUMNS.values(), *OPEN_LOOP.values(), "budget"]
+    gaps_head = ["system", "hidden", "difference", "MSE_HSP", "V-V %", "V-H %"]
+    return (
+        "ours [95 % interval] (paper's)\n\n"
+        + table(head, rows)
+        + "\nDifferences on the same windows, mean [95 % interval]; clear of 0 where the interval is\n\n"
+        + table(gaps_head, apart)
     )
 
 
-@dataclass(frozen=True)
-class Space:
-    """Metres, for the figures."""
-
-    dims: int
-    scale: Scale
+def _three(gaps: Mapping[str, Sequence[float]]) -> list[tuple[str, Sequence[float] | None]]:
+    return [(name, gaps.get(name)) for name in ("mse_hsp_mean", "acc_vv", "acc_vh")]
 
 
-def run_cell(
-    name: str, hidden: int, folder: Path, *, scale: float, samples: int, test: int, seed: int
-) -> dict[str, Any]:
-    """Train and measure one cell, or read its result from ``folder``. samples, test: trajectories."""
-    done = folder / "result.json"
-    if done.exists():
-        return dict(json.loads(done.read_text()))
-    claim(folder, system=name, hidden=hidden, scale=scale, samples=samples, test=test, seed=seed)
-    system, agents = SYSTEMS[name], VISIBLE + hidden
-    plan = cell_plan(system, hidden)
-    began = time.monotonic()
-    data = system.windows("train", samples, agents, FRAMES, seed)
-    validation = system.windows("validation", min(2000, samples), agents, FRAMES, seed)
-    plan = replace(plan, cached=min(plan.cached, samples))
-    modules = train_team(plan, data, validation, folder, scale=scale, seed=seed)
-    del data
-    held_out = system.windows("test", test, agents, FRAMES + FUTURE, seed)
-    assert held_out.edges is not None
-    task = Task(held_out.all_states, held_out.edges.numpy(), hidden, 0, FRAMES, True)
-    answers = network_answers(modules.networks(), 5, task, progress=True)
-    space = Space(2, system.scale)
-    result = {
-        "schema": 1,
-        "system": name,
-        "hidden": hidden,
-        "seed": seed,
-        "test_trajectories": test,
-        "train_trajectories": samples,
-        "samples_seen": {stage: row["samples"] for stage, row in stage_rows(folder).items()},
-        "minutes": {stage: round(row["seconds"] / 60, 1) for stage, row in stage_rows(folder).items()},
-        "minutes_in_all": round((time.monotonic() - began) / 60, 1),
-        "threads": torch.get_num_threads(),
-        "plan": asdict(plan),
-        "methods": {method: figures(answer, task, space) for method, answer in answers.items()},
-    }
-    done.write_text(json.dumps(result, indent=1) + "\n")
-    return result
-
-
-def table1(
-    folder: Path,
-    systems: Sequence[str],
-    hidden: Sequence[int],
-    *,
-    minutes: float | None,
-    samples: int,
-    test: int,
-    seed: int,
-) -> str:
-    """Run the cells, those with fewest hidden agents first, and return the table as Markdown, as it is after each.
-
-    minutes: budget of one cell, about; None for the full schedule.
-    """
-    table = ""
-    for count in hidden:
-        for name in systems:
-            whole = MINUTES[name] * (VISIBLE + count) / (VISIBLE + 1)
-            scale = 1.0 if minutes is None else min(1.0, minutes / whole)
-            place = folder / f"{name}_{count}"
-            run_cell(name, count, place, scale=round(scale, 3), samples=samples, test=test, seed=seed)
-            table = markdown(folder)
-            (folder / "table1.md").write_text(table)
-    return table
-
-
-def markdown(folder: Path) -> str:
-    """All cells that are done, each ``ours (paper)``; intervals are in the cells' JSON."""
-    head = ["system", "hidden", "method", *COLUMNS.values()]
-    rows = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
-    for name, paper in PAPER.items():
-        for count, line in enumerate(paper, 1):
-            done = folder / f"{name}_{count}" / "result.json"
-            if not done.exists():
-                continue
-            methods = json.loads(done.read_text())["methods"]
-            theirs = [part.split() for part in line.split("|")]
-            for number, (method, title) in enumerate(METHODS.items()):
-                cells = [
-                    f"{_short(methods[method].get(column), column)} ({theirs[place][number]})"
-                    for place, column in enumerate(COLUMNS)
-                ]
-                rows.append("| " + " | ".join([name, str(count), title, *cells]) + " |")
-    return "\n".join(rows) + "\n"
-
-
-def _short(value: float | None, column: str) -> str:
-    if value is None:
+def _gap(gap: tuple[str, Sequence[float] | None]) -> str:
+    name, bounds = gap
+    if bounds is None:
         return "-"
-    return f"{value:.1f}" if column.startswith("acc") else f"{value:.1e}".replace("e-0", "e-")
+    return figure({name: bounds[0], f"{name}_ci": bounds[1:]}, name)
+
+
+def _plot(path: Path, title: str, column: str, results: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    place = list(COLUMNS).index(column)
+    series: dict[str, list[float | None]] = {}
+    intervals: dict[str, list[Any]] = {}
+    for number, (method, label) in enumerate(METHODS.items()):
+        values = [one["methods"][method].get(column) for one in results]
+        if any(value is not None for value in values):
+            series[label] = values
+            intervals[label] = [one["methods"][method].get(f"{column}_ci") for one in results]
+        if number < 3:
+            lines = [PAPER[one["system"]][one["hidden"] - 1] for one in results]
+            texts = [line.split("|")[place].split()[number] for line in lines]
+            if any(text != "-" for text in texts):
+                series[f"{label}, paper"] = [None if text == "-" else float(text) for text in texts]
+    bars(path, title, names, series, intervals, log=not column.startswith("acc"))

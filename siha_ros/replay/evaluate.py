@@ -229,36 +229,47 @@ def network_answers(
         if isinstance(hsp_sg, HiddenStatePredictor):
             refinement = Refinement(hsp_sa, hsp_sg, nri, rounds)
             todo["siha_paper"] = lambda visible: refinement(visible).hidden
-    answers = {name: _network_answer(name, nri, task, guess, progress) for name, guess in todo.items()}
-    answers["nri_complete"] = _network_answer("nri_complete", nri, task, None, progress)
-    answers["nri_complete"].hidden = None
+    answers = {name: network_answer(name, nri, task, guess, progress) for name, guess in todo.items()}
+    answers["nri_complete"] = network_answer("nri_complete", nri, task, None, progress)
     visible_only = networks.get("nri_visible")
     if isinstance(visible_only, NRI):
         alone = Task(task.states[:, : task.seen], None, 0, 0, task.frames, False)
-        answers["nri_visible"] = _network_answer("nri_visible", visible_only, alone, None, progress)
-        answers["nri_visible"].hidden = None
+        answers["nri_visible"] = network_answer("nri_visible", visible_only, alone, None, progress)
     return answers
 
 
-def _network_answer(
-    name: str, nri: NRI, task: Task, guess: Callable[[Tensor], Tensor] | None, progress: bool
+@torch.inference_mode()
+def network_answer(
+    name: str,
+    nri: NRI,
+    task: Task,
+    guess: Callable[..., Tensor] | None,
+    progress: bool = False,
+    given: Tensor | None = None,
+    ordered: bool = False,
 ) -> Answer:
-    """Hidden trajectories by ``guess`` (None: the true ones), slots put in the order of the truth, then graph and
-    future.
+    """Hidden trajectories by ``guess`` from the visible ones [b, V, T, D] (None: the true ones, and no answer), slots
+    put in the order of the truth unless they are ``ordered``, then graph and future by ``nri``. given: [n, ...], of
+    which each window's part goes to ``guess`` too.
     """
     device = next(nri.parameters()).device
     parts: list[tuple[Tensor, ...]] = []
-    for states in tqdm(task.states.split(_chunk(task)), name, disable=not progress, leave=False):
+    size = _chunk(task)
+    for begin in tqdm(range(0, len(task.states), size), name, disable=not progress, leave=False):
+        states = task.states[begin : begin + size]
         past = states[:, :, : task.frames].to(device)
         visible, hidden = past[:, : task.seen], past[:, task.seen :]
         if guess is not None:
-            found = guess(visible)
-            hidden = take_slots(found, align(found, hidden))
+            found = guess(visible) if given is None else guess(visible, given[begin : begin + size].to(device))
+            hidden = found if ordered else take_slots(found, align(found, hidden))
         complete = torch.cat([visible, hidden], 1)
         graph = nri.graph(complete)
         onestep, openloop = _future(nri, graph, complete[:, :, -1], states[:, :, task.frames :].to(device), task.seen)
         parts.append((hidden.cpu(), graph.cpu(), onestep, openloop))
-    return Answer(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    answer = Answer(*(torch.cat(part) for part in zip(*parts, strict=True)))
+    if guess is None:
+        answer.hidden = None
+    return answer
 
 
 def _chunk(task: Task) -> int:

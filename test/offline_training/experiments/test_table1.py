@@ -1,4 +1,4 @@
-"""The paper's table in the small: data, a cell from nothing to its figures, and a table that goes on where it was."""
+"""The data of the paper's main table, its numbers, and the models of its cells."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from offline_training.experiments import table1 as experiment
-from offline_training.experiments.table1 import COLUMNS, PAPER, SYSTEMS, markdown, table1
+from offline_training.datasets.benchmarks import SYSTEMS
+from offline_training.experiments.cells import Options
+from offline_training.experiments.lab import Setting, plan_of, windows
+from offline_training.experiments.table1 import COLUMNS, PAPER
 
 
 @pytest.mark.parametrize("name", list(SYSTEMS))
@@ -23,6 +25,13 @@ def test_windows_are_normalised_and_splits_apart(name):
     assert torch.allclose(turned, states) != (name == "springs")  # walls and phases have directions
 
 
+def test_agents_that_no_model_knows_act_but_are_not_there():
+    alone, among = (windows(Setting("springs", 2, extra=extra), "test", 5, 60, 0) for extra in (0, 3))
+    assert among.all_states.shape == alone.all_states.shape and among.edges.shape == (5, 7, 7)
+    whole = SYSTEMS["springs"].windows("test", 5, 10, 60, 0)
+    assert torch.equal(among.all_states, whole.all_states[:, :7])
+
+
 def test_the_papers_numbers_have_a_place_each():
     for lines in PAPER.values():
         assert len(lines) == 5
@@ -34,26 +43,10 @@ def test_the_papers_numbers_have_a_place_each():
                 assert all(value == "-" or 0 < float(value) < 1 for value in part)
 
 
-def test_a_table_is_made_and_goes_on_where_it_was(tmp_path, monkeypatch):
-    arguments = {"minutes": 0.02, "samples": 600, "test": 30, "seed": 3}
-    text = table1(tmp_path, ["springs"], [1], **arguments)
-    rows = [line.split(" | ") for line in text.splitlines()[2:]]
-    assert [row[2] for row in rows] == ["NRI", "HSP-sa", "SIHA"]
-    assert rows[0][3] == "- (-)" and rows[2][3].endswith("(2.1e-3)") and rows[0][6].endswith("(89.7)")
-    error, accuracy = float(rows[1][3].split()[0]), float(rows[0][6].split()[0])
-    assert 0 < error < 1 and 30 < accuracy < 100
-    monkeypatch.setattr(experiment, "train_team", None)  # what is done is not done again
-    assert table1(tmp_path, ["springs"], [1], **arguments) == text == markdown(tmp_path)
-    assert (tmp_path / "table1.md").read_text() == text
-    (tmp_path / "springs_1" / "result.json").unlink()
-    with pytest.raises(ValueError, match="holds a training with seed 3"):
-        table1(tmp_path, ["springs"], [1], **(arguments | {"seed": 4}))
-
-
 def test_the_decoder_of_a_cell_can_be_rolled_for_any_system():
     """Features that are not positions and velocities go through the same code."""
-    system = SYSTEMS["kuramoto"]
-    modules = experiment.cell_plan(system, 2)
-    assert modules.nri.features == 3 and modules.nri.encoder == modules.hsp.embedding == "conv"
+    system, plan = SYSTEMS["kuramoto"], plan_of(Options(encoder="paper").setting("kuramoto", 2))
+    assert plan.nri.features == 3 and plan.nri.encoder == plan.hsp.embedding == "conv"
+    assert plan_of(Options().setting("kuramoto", 2)).nri.encoder == "mlp"
     states = system.windows("test", 4, 7, 100, 1).all_states
     assert np.isfinite(states.numpy()).all() and states[..., 2].std(2).max() == 0  # a frequency stays

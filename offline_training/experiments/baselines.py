@@ -1,0 +1,193 @@
+"""``siha reproduce baselines``: plain methods on the hidden sets of the paper's tables, and with agents that are seen
+for a part of the window, beside HSP-sa and SIHA; with the time that each takes to train and to answer. Not in the
+paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from offline_training.experiments import table2
+from offline_training.experiments.cells import Cell, Options
+from offline_training.experiments.lab import ROUNDS, Lab, Setting, space_of
+from offline_training.experiments.plain_methods import FloatArray, hidden_sets, hide, plain_methods
+from offline_training.experiments.report import bars, short, table
+from offline_training.experiments.store import Trained
+from offline_training.systems.springs import FRAME_DT
+from siha_ros.model.hidden_state import HiddenStatePredictor, align, take_slots
+from siha_ros.model.nri import NRI
+from siha_ros.model.refinement import Refinement
+from siha_ros.replay.bootstrap import interval
+
+COUNTS = (1, 2, 3)
+FITTED = 20_000  # windows that the closed forms are fitted to
+CHUNK = 250  # windows that the networks answer together
+NAMES = {
+    "last_value": "last value",
+    "constant_velocity": "constant velocity",
+    "linear_interpolation": "linear interpolation",
+    "ridge": "ridge",
+    "pca": "PCA",
+    "hsp_sa": "HSP-sa",
+    "siha_paper": "SIHA",
+}
+SETS = {"never": "never seen", "lost": "lost half-way", "gap": "gap of a third"}
+
+
+@dataclass
+class Problem:
+    """Complete windows ``[n, A, T, D]``, normalised, the last ``hidden`` agents to be completed. ordered: each has a
+    name; otherwise one that was never seen may be any of them. step: of a normalised position in a frame by the
+    normalised velocity."""
+
+    training: FloatArray
+    validation: FloatArray
+    test: FloatArray
+    hidden: int
+    ordered: bool
+    step: float
+
+
+def cells(lab: Lab, options: Options) -> list[Cell]:
+    """Springs with 1 to 3 hidden agents, of those that are asked for, and the bodies of the motion-capture table where
+    ``options.data`` has them."""
+    teams = [_springs(lab, options.setting("springs", hidden)) for hidden in COUNTS if hidden in options.hidden]
+    folders = table2.subjects(options) if options.data else []
+    return teams + [_body(lab, options, folder, limb) for folder in folders for limb in table2.LIMBS]
+
+
+def _springs(lab: Lab, setting: Setting) -> Cell:
+    def run() -> dict[str, Any]:
+        nri, sa, sg = lab.nri(setting), lab.hsp_sa(setting), lab.hsp_sg(setting)
+        task, scale = lab.task(setting), space_of(setting).scale
+        data = lab.data(setting).states(slice(0, FITTED), setting.agents)
+        problem = Problem(
+            data.double().numpy(),
+            lab.validation(setting).states(slice(None), setting.agents).double().numpy(),
+            task.states[:, :, : task.frames].double().numpy(),
+            setting.hidden,
+            False,
+            FRAME_DT * scale.velocity / scale.position,
+        )
+        return {"system": "springs", "hidden": setting.hidden, "methods": all_methods(problem, nri, sa, sg)}
+
+    options = {"setting": asdict(setting), "test": lab.test, "fitted": FITTED}
+    return Cell("baselines", setting.name, options, lab.needs(setting, "nri", "hsp_sa", "hsp_sg"), run)
+
+
+def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
+    def run() -> dict[str, Any]:
+        data = table2.body(folder, limb, options)
+        trained = table2.models(lab, data)
+        training, validation, test = (
+            part.all_states[:, :, : table2.FRAMES].double().numpy()
+            for part in (data.training, data.validation, data.test)
+        )
+        problem = Problem(training[:: table2.STRIDE], validation, test, data.hidden, True, data.step)
+        found = all_methods(problem, trained.nri, trained.hsp_sa, trained.hsp_sg)
+        return {"system": f"CMU {folder.name}", "hidden": limb, "methods": found}
+
+    options_of = {"subject": folder.name, "limb": limb, "scale": options.scale, "seed": options.seed}
+    needs = table2.needs(folder.name, limb, options.scale)
+    return Cell("baselines", f"{folder.name}_{limb}", options_of, needs, run)
+
+
+def all_methods(
+    problem: Problem,
+    nri: Trained[NRI],
+    hsp_sa: Trained[HiddenStatePredictor],
+    hsp_sg: Trained[HiddenStatePredictor],
+) -> dict[str, dict[str, Any]]:
+    """The figures of the plain methods and of the networks."""
+    refinement = Refinement(hsp_sa.network, hsp_sg.network, nri.network, ROUNDS)
+    costs = [nri.minutes, hsp_sa.minutes, hsp_sg.minutes]
+    return solve(problem) | {
+        "hsp_sa": network_row(problem, hsp_sa.network, costs[1:2]),
+        "siha_paper": network_row(problem, lambda visible: refinement(visible).hidden, costs),
+    }
+
+
+def solve(problem: Problem) -> dict[str, dict[str, Any]]:
+    """Of each plain method: for each set mse and its interval, seconds of training, and ms a window."""
+    rows: dict[str, dict[str, Any]] = {}
+    for which, seen in hidden_sets(problem.test.shape[2]).items():
+        shown = hide(problem.test, problem.hidden, seen)
+        for name, method in plain_methods(problem.step).items():
+            began = perf_counter()
+            method.fit(problem.training, problem.validation, problem.hidden, seen)
+            fitted = perf_counter()
+            found = method.complete(shown, problem.hidden, seen)
+            done = perf_counter()
+            rows.setdefault(name, {})[which] = {
+                **errors(found, problem, seen),
+                "train_seconds": fitted - began,
+                "ms_a_window": 1e3 * (done - fitted) / len(shown),
+            }
+    return rows
+
+
+@torch.inference_mode()
+def network_row(problem: Problem, guess: Callable[[Tensor], Tensor], minutes: Sequence[float]) -> dict[str, Any]:
+    """The same of a network, for agents that were never seen. minutes: what its parts took to train."""
+    visible = torch.from_numpy(problem.test[:, : -problem.hidden]).float()
+    began = perf_counter()
+    found = torch.cat([guess(part) for part in visible.split(CHUNK)])
+    seconds = perf_counter() - began
+    never = hidden_sets(problem.test.shape[2])["never"]
+    return {
+        "never": {
+            **errors(found.double().numpy(), problem, never),
+            "train_seconds": 60 * sum(minutes),
+            "ms_a_window": 1e3 * seconds / len(visible),
+        }
+    }
+
+
+def errors(found: FloatArray, problem: Problem, seen: np.ndarray) -> dict[str, Any]:
+    """Mean squared error of the hidden agents where they are not seen, and its 95 % interval over windows. Agents that
+    were never seen and have no names are put in the order of the truth."""
+    truth = problem.test[:, -problem.hidden :]
+    if not problem.ordered and not seen.any():
+        guess, true = torch.from_numpy(found), torch.from_numpy(truth)
+        found = take_slots(guess, align(guess, true)).numpy()
+    squares = np.square(found - truth)[:, :, ~seen].mean((1, 2, 3))
+    return {"mse": float(squares.mean()), "mse_ci": interval(squares)}
+
+
+def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
+    """The table as Markdown, and ``folder/baselines.png``."""
+    rows = []
+    for result in results:
+        for name, title in NAMES.items():
+            sets = result["methods"].get(name)
+            if sets is None:
+                continue
+            cells = [_figure(sets.get(which)) for which in SETS]
+            times = [f"{sets['never'][time]:.2g}" for time in ("train_seconds", "ms_a_window")]
+            rows.append([result["system"], str(result["hidden"]), title, *cells, *times])
+    groups = [f"{one['system']} {one['hidden']}" for one in results]
+    series = {
+        title: [one["methods"].get(name, {}).get("never", {}).get("mse") for one in results]
+        for name, title in NAMES.items()
+    }
+    bars(folder / "baselines.png", "MSE_HSP, never seen", groups, series)
+    head = ["data", "hidden", "method", *(f"MSE {title}" for title in SETS.values()), "training s", "ms a window"]
+    return (
+        "MSE of the hidden agents where they are not seen [95 % interval]; windows are answered in batches\n\n"
+        + table(head, rows)
+    )
+
+
+def _figure(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    low, high = found["mse_ci"]
+    return f"{short(found['mse'])} [{short(low)}, {short(high)}]"

@@ -1,0 +1,253 @@
+"""The models and test sets of the experiments on simulated systems: how each is made, so that all experiments mean the
+same by it, and what it costs.
+
+The paper's setting: frames 1-50 from the start, world frame, the simulator's velocities, frames 51-100 for the future;
+5 agents are visible throughout and the others are never seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
+from offline_training.experiments.store import Store, Trained
+from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
+from siha_ros.model.frame import Scale
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.replay.evaluate import Task
+
+FRAMES, FUTURE, VISIBLE = 50, 50, 5
+ROUNDS = 5  # of the refinement at test time
+VALIDATION = 2000  # trajectories
+SIZES = {"width": 256, "decoder": 128, "nri_batch": 128, "hsp_batch": 512}
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides the models of a system with ``hidden`` agents out of sight. scale: multiplies every schedule.
+    samples: training trajectories. extra: agents that act on the others and that no model knows of. encoder: of
+    trajectories, "mlp" or "conv"."""
+
+    system: str
+    hidden: int
+    scale: float = 1.0
+    samples: int = 200_000
+    seed: int = 0
+    extra: int = 0
+    encoder: str = "mlp"
+
+    @property
+    def agents(self) -> int:
+        """Those that a model knows of."""
+        return VISIBLE + self.hidden
+
+    @property
+    def name(self) -> str:
+        """For a cell."""
+        seed = f"_seed{self.seed}" if self.seed else ""
+        extra = f"_and_{self.extra}" if self.extra else ""
+        return f"{self.system}_{self.hidden}{extra}{seed}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """Metres, for the figures."""
+
+    dims: int
+    scale: Scale
+
+
+def plan_of(setting: Setting) -> TeamPlan:
+    """How its models are trained: the fast options of the shipped bundles, at the paper's widths for encoder and
+    HSP."""
+    system = SYSTEMS[setting.system]
+    gain = 30.0 if setting.encoder == "mlp" else 1.0
+    return TeamPlan(
+        hidden_counts=(setting.hidden,),
+        visible_counts=(setting.agents,),
+        nri=NRIConfig(
+            FRAMES,
+            system.features,
+            encoder=setting.encoder,
+            difference_gain=gain,
+            encoder_width=SIZES["width"],
+            decoder_width=SIZES["decoder"],
+            output_gain=0.05,
+        ),
+        hsp=HSPConfig(
+            FRAMES,
+            system.features,
+            setting.hidden,
+            width=SIZES["width"],
+            embedding=setting.encoder,
+            difference_gain=gain,
+        ),
+        steps={"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
+        nri_batch=SIZES["nri_batch"],
+        hsp_batch=SIZES["hsp_batch"],
+        cached=setting.samples,
+    )
+
+
+def seeded(seed: int, make: Callable[[], Network]) -> Callable[[], Network]:
+    """``make`` with the same initial weights at every call."""
+
+    def made() -> Network:
+        torch.manual_seed(seed)
+        return make()
+
+    return made
+
+
+# s a step with two threads, of NRI for 7 agents; for a budget only
+SECONDS = {
+    "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
+    "conv": {"nri": 2.4, "nri_visible": 2.4, "hsp_sa": 0.8, "hsp_sg": 1.5},
+}
+
+
+class Lab:
+    """Makes models, or finds them in the store. test: trajectories of a test set."""
+
+    def __init__(self, folder: Path, test: int = 2000):
+        self.store, self.test = Store(folder), test
+        self._data: tuple[tuple[Any, ...], StateWindows] | None = None
+
+    # data
+
+    def data(self, setting: Setting) -> StateWindows:
+        """The training set; the last one is remembered."""
+        which = (setting.system, setting.agents, setting.extra, setting.samples, setting.seed)
+        if self._data is None or self._data[0] != which:
+            self._data = None  # one of them at a time fits in memory
+            self._data = which, windows(setting, "train", setting.samples, FRAMES, setting.seed)
+        return self._data[1]
+
+    def validation(self, setting: Setting) -> StateWindows:
+        """The validation set."""
+        return windows(setting, "validation", min(VALIDATION, setting.samples), FRAMES, setting.seed)
+
+    def task(self, setting: Setting) -> Task:
+        """The test set, the same for all seeds of training."""
+        held_out = windows(setting, "test", self.test, FRAMES + FUTURE, 0)
+        assert held_out.edges is not None
+        return Task(held_out.all_states, held_out.edges.numpy(), setting.hidden, 0, FRAMES, True)
+
+    def needs(self, setting: Setting, *stages: str) -> dict[str, float]:
+        """What the models of these stages cost (min of two cores, about), by a name that tells them from all others."""
+        plan, seconds = plan_of(setting), SECONDS[setting.encoder]
+        found = {}
+        for stage in stages:
+            agents = setting.agents if stage == "nri" else VISIBLE
+            pairs = agents * (agents - 1) / 42 if stage.startswith("nri") else 1.0
+            found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * seconds[stage] * pairs / 60
+        return found
+
+    # models
+
+    def nri(self, setting: Setting) -> Trained[NRI]:
+        """NRI on all agents that are modelled."""
+        return self._nri("nri", setting, setting.agents)
+
+    def nri_visible(self, setting: Setting) -> Trained[NRI]:
+        """NRI on the visible agents alone, the paper's reference."""
+        return self._nri("nri_visible", setting, VISIBLE)
+
+    def _nri(self, kind: str, setting: Setting, agents: int) -> Trained[NRI]:
+        plan = plan_of(setting)
+
+        def train(network: NRI, folder: Path) -> None:
+            data, validation = self.data(setting), self.validation(setting)
+            fit_nri(
+                kind, plan, network, data, validation, folder, agents=agents, scale=setting.scale, seed=setting.seed
+            )
+
+        options = {
+            "setting": asdict(setting),
+            "config": asdict(plan.nri),
+            "steps": plan.steps[kind],
+            "batch": plan.nri_batch,
+        }
+        return self.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), train)
+
+    def hsp_sa(
+        self, setting: Setting, encoder: str = "", make: Callable[[HSPConfig], HiddenStatePredictor] | None = None
+    ) -> Trained[HiddenStatePredictor]:
+        """HSP-sa. make, with its name: another predictor in its place."""
+        plan = plan_of(setting)
+
+        def train(network: HiddenStatePredictor, folder: Path) -> None:
+            data, validation, hidden = self.data(setting), self.validation(setting), setting.hidden
+            fit_hsp_sa(
+                "hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=setting.scale, seed=setting.seed
+            )
+
+        options = {**self._hsp_options(setting, plan, "hsp_sa"), "encoder": encoder}
+        maker = make or HiddenStatePredictor
+        return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
+
+    def hsp_sg(self, setting: Setting, alphas: Sequence[float] = PAPER_ALPHAS) -> Trained[HiddenStatePredictor]:
+        """HSP-sg under NRI's graphs, from the weights of HSP-sa."""
+        plan, nri, sa = plan_of(setting), self.nri(setting), self.hsp_sa(setting)
+        config = replace(plan.hsp, alphas=list(alphas))
+
+        def make() -> HiddenStatePredictor:
+            network = HiddenStatePredictor(config)
+            warm_start(network, sa.network)
+            return network
+
+        def train(network: HiddenStatePredictor, folder: Path) -> None:
+            fit_hsp_sg(
+                "hsp_sg",
+                plan,
+                network,
+                sa.network,
+                nri.network,
+                self.data(setting),
+                self.validation(setting),
+                folder,
+                hidden=setting.hidden,
+                scale=setting.scale,
+                seed=setting.seed,
+            )
+
+        options = {
+            **self._hsp_options(setting, plan, "hsp_sg"),
+            "alphas": list(alphas),
+            "cache": [plan.warmup_epochs, plan.refresh_epochs],
+            "from": [nri.key, sa.key],
+        }
+        return self.store.model("hsp_sg", options, seeded(setting.seed + 2, make), train)
+
+    def _hsp_options(self, setting: Setting, plan: TeamPlan, stage: str) -> dict[str, Any]:
+        return {
+            "setting": asdict(setting),
+            "config": asdict(plan.hsp),
+            "steps": plan.steps[stage],
+            "batch": plan.hsp_batch,
+        }
+
+
+def windows(setting: Setting, split: str, count: int, frames: int, seed: int) -> StateWindows:
+    """Windows of the agents that are modelled, in a team that may hold more."""
+    system: System = SYSTEMS[setting.system]
+    whole = system.windows(split, count, setting.agents + setting.extra, frames, seed)
+    if not setting.extra:
+        return whole
+    assert whole.edges is not None
+    known = setting.agents
+    return StateWindows(whole.all_states[:, :known].clone(), whole.edges[:, :known, :known].clone(), whole.turned)
+
+
+def space_of(setting: Setting) -> Space:
+    """In which the figures of a system are given in centimetres."""
+    return Space(2, SYSTEMS[setting.system].scale)

@@ -1,0 +1,137 @@
+"""The queue of the experiments: what is worth most comes first, whatever is done is skipped, and after each cell its
+experiment's table is written anew. It can be stopped at any moment, and goes on with the same options.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from offline_training.experiments import (
+    alphas,
+    baselines,
+    count,
+    encoders,
+    focus,
+    oracle,
+    seeds,
+    table1,
+    table2,
+    unmodeled,
+    unsupervised,
+)
+from offline_training.experiments.cells import Cell, Options
+from offline_training.experiments.lab import Lab
+
+
+class Experiment(Protocol):
+    """What the module of an experiment offers."""
+
+    def cells(self, lab: Lab, options: Options) -> list[Cell]:
+        """All of its cells. Raises ValueError, in one line, where something for them is missing."""
+
+    def write(self, results: Sequence[Mapping[str, Any]], folder: Path) -> str:
+        """Markdown of the results that are there, and plots in ``folder``."""
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table1": table1,
+    "table2": table2,
+    "focus": focus,
+    "alphas": alphas,
+    "encoders": encoders,
+    "unsupervised": unsupervised,
+    "seeds": seeds,
+    "count": count,
+    "unmodeled": unmodeled,
+    "oracle": oracle,
+    "baselines": baselines,
+}
+ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever is not named comes last
+    "table1/springs_1",
+    "table1/springs_2",
+    "table1/springs_3",
+    "oracle",
+    "baselines/springs",
+    "table2/35",
+    "focus",
+    "baselines/35",
+    "alphas",
+    "encoders",
+    "unmodeled",
+    "seeds/springs",
+    "unsupervised",
+    "table1/springs",
+    "count/springs",
+    "table1/kuramoto_1",
+    "table1/charged_1",
+    "table1/kuramoto",
+    "table1/charged",
+    "count",
+    "table2",
+    "baselines",
+    "seeds",
+)
+
+
+def all_cells(names: Sequence[str], lab: Lab, options: Options) -> list[Cell]:
+    """Cells of some experiments in the order of their worth. Of several, one that something is missing for is left
+    out, with a line that says why."""
+    found: list[Cell] = []
+    for name in names:
+        try:
+            found += EXPERIMENTS[name].cells(lab, options)
+        except ValueError as error:
+            if len(names) == 1:
+                raise
+            print(f"{name}: left out: {error}", flush=True)
+    return sorted(found, key=_rank)
+
+
+def _rank(cell: Cell) -> int:
+    name = f"{cell.experiment}/{cell.name}"
+    return next((place for place, start in enumerate(ORDER) if name.startswith(start)), len(ORDER))
+
+
+def minutes_of(cells: Sequence[Cell]) -> float:
+    """What all models that the cells need cost, each once (min, about)."""
+    needs: dict[str, float] = {}
+    for cell in cells:
+        needs |= cell.needs
+    return sum(needs.values())
+
+
+def scaled(names: Sequence[str], lab: Lab, options: Options, budget: float | None) -> Options:
+    """Options whose schedules take about ``budget`` minutes in all (None: those of scale 1)."""
+    if budget is None:
+        return options
+    whole = minutes_of(all_cells(names, lab, replace(options, scale=1.0)))
+    return replace(options, scale=float(f"{budget / whole:.2g}"))  # two digits: the same budget is the same schedule
+
+
+def work(names: Sequence[str], lab: Lab, options: Options) -> dict[str, str]:
+    """Run all cells of some experiments; returns the Markdown of each, which is in ``FOLDER/NAME/NAME.md`` too."""
+    cells = all_cells(names, lab, options)
+    left = [cell for cell in cells if not lab.store.has_result(cell.experiment, cell.name, cell.options)]
+    print(
+        f"{len(cells)} cells, {len(cells) - len(left)} of them done; the others take about {minutes_of(left):.0f} min"
+        " of two cores, less what is trained already",
+        flush=True,
+    )
+    results: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, str] = {}
+    for number, cell in enumerate(cells):
+        fresh = cell in left
+        if fresh:
+            print(f"[{number + 1}/{len(cells)}] {cell.experiment} {cell.name}, {time.strftime('%H:%M')}", flush=True)
+        result = lab.store.result(cell.experiment, cell.name, cell.options, cell.run)
+        results.setdefault(cell.experiment, []).append(result)
+        last = all(other.experiment != cell.experiment for other in cells[number + 1 :])
+        if fresh or last:
+            folder = lab.store.folder / cell.experiment
+            tables[cell.experiment] = EXPERIMENTS[cell.experiment].write(results[cell.experiment], folder)
+            (folder / f"{cell.experiment}.md").write_text(tables[cell.experiment])
+    return tables

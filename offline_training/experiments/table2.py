@@ -1,0 +1,335 @@
+"""``siha reproduce table2``: the paper's motion-capture table. CMU subjects 35 and 69 at 120 Hz in the world's frame,
+the left arm or the left leg hidden; visible-only NRI, HSP-sa and SIHA, beside the paper's numbers.
+
+Positions are scaled from their range in training to [-1, 1] and velocities by the largest of them; the paper does not
+say its scale, so its numbers are of another size. Subject 35: trials 05, 11 and 30 test, 03, 09 and 33 validate. Of
+subject 69 there is one trial: its last fifth tests, and training windows are moved about, since that is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from offline_training.datasets.benchmarks import BodyScale, StateWindows, body_state_windows
+from offline_training.datasets.body import FRAMES, TEST, VALIDATION, limbs
+from offline_training.datasets.cmu_mocap import Trial, load_subject
+from offline_training.experiments.cells import Cell, Options
+from offline_training.experiments.lab import ROUNDS, Lab, Space, seeded
+from offline_training.experiments.measure import all_figures, differences
+from offline_training.experiments.report import bars, budget, figure, short, table
+from offline_training.experiments.store import Trained
+from offline_training.stages.loop import Schedule
+from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
+from siha_ros.model.frame import Scale
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.refinement import Refinement
+from siha_ros.replay.evaluate import Answer, Task, network_answer
+
+SUBJECTS, LIMBS = ("35", "69"), ("left_arm", "left_leg")
+FUTURE = {"35": 50, "69": 25}  # frames; of subject 69 there is no more
+SHIFT = {"35": 0.0, "69": 1.0}  # m
+SHARES = {"35": 1.0, "69": 0.3}  # of the schedule: 69 has a tenth of the windows
+SIZES = {"width": 256, "decoder": 128, "nri_batch": 16, "hsp_batch": 64}
+FEATURES, STRIDE = 6, 4  # STRIDE: frames between windows that are measured
+STEPS = {"nri": 1500, "nri_visible": 700, "hsp_sa": 3000, "hsp_sg": 1500}
+SECONDS = {"nri": 0.5, "nri_visible": 0.3, "hsp_sa": 0.12, "hsp_sg": 0.3}  # a step with two threads; for a budget only
+METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA"}
+MODELS = {"nri_visible": ("nri_visible",), "hsp_sa": ("nri", "hsp_sa"), "siha_paper": ("nri", "hsp_sa", "hsp_sg")}
+COLUMNS = {
+    "mse_hsp_mean": "MSE_HSP",
+    "mse_fsp_onestep_hidden": "MSE_FSP hidden, one step",
+    "mse_fsp_onestep_visible": "MSE_FSP visible, one step",
+    "mse_fsp_openloop_hidden": "hidden, open loop",
+    "mse_fsp_openloop_visible": "visible, open loop",
+}
+PAPER = {  # NRI, HSP-sa, SIHA: MSE_HSP, MSE_FSP hidden, MSE_FSP visible
+    "35_left_arm": ["- - 0.012463", "0.015547 0.039196 0.008176", "0.008056 0.021843 0.007788"],
+    "35_left_leg": ["- - 0.039669", "0.025210 0.022922 0.006773", "0.023735 0.014077 0.006594"],
+    "69_left_arm": ["- - 0.001954", "0.003224 0.004434 0.001304", "0.003349 0.004263 0.001227"],
+    "69_left_leg": ["- - 0.001635", "0.001880 0.003977 0.000939", "0.001616 0.003633 0.000915"],
+}
+
+
+class NamedPredictor(HiddenStatePredictor):
+    """A predictor of agents with names that come in one order: the visible ones first, then its slots."""
+
+    def forward(
+        self, visible: Tensor, structure: Tensor | None = None, names: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """``visible [B, V, T, D]`` to the hidden agents ``[B, H, T, D]``, in their order."""
+        seen, every = visible.shape[1], torch.arange(self.config.identities, device=visible.device)
+        return super().forward(visible, structure, names or (every[:seen], every[seen:]))
+
+
+@dataclass
+class MovedWindows(StateWindows):
+    """Windows that training sees moved in the horizontal plane, at random by up to ``shift`` (normalised)."""
+
+    shift: float = 0.0
+
+    def states(
+        self, index: Tensor | slice, visible: int, rotate: torch.Generator | None = None, order: Tensor | None = None
+    ) -> Tensor:
+        """See :class:`StateWindows`."""
+        states = self.all_states[index]
+        if rotate is None or not self.shift:
+            return states
+        way = torch.zeros(len(states), 1, 1, FEATURES)
+        way[..., :2] = self.shift * (2 * torch.rand(len(states), 1, 1, 2, generator=rotate) - 1)
+        return states + way
+
+
+@dataclass(frozen=True)
+class BodySetting:
+    """What decides the models of one subject. scale: multiplies every schedule."""
+
+    subject: str
+    scale: float
+    seed: int
+    train: int  # windows, so that other data make other models
+    shift: float
+
+
+@dataclass
+class Body:
+    """The data of one subject with one limb hidden. names: of the joints, those of the limb last."""
+
+    setting: BodySetting
+    limb: str
+    names: list[str]
+    hidden: int
+    training: MovedWindows
+    validation: StateWindows
+    test: StateWindows
+    space: Space
+    step: float  # of a normalised position in a frame, by the normalised velocity
+
+    @property
+    def task(self) -> Task:
+        """The test windows."""
+        return Task(self.test.all_states, None, self.hidden, 0, FRAMES, False)
+
+
+def split(trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial], list[Trial]]:
+    """Trials to train on, to validate on and to test on; a single one is cut by time."""
+    if len(trials) == 1:
+        whole, frames = trials[0], trials[0].positions.shape[1]
+        cuts = [0, round(0.64 * frames), round(0.81 * frames), frames]
+        one, two, three = (
+            replace(whole, positions=whole.positions[:, begin:end]) for begin, end in zip(cuts, cuts[1:], strict=False)
+        )
+        return [one], [two], [three]
+    number = {trial.name: trial.name.split("_")[-1] for trial in trials}
+    train = [trial for trial in trials if number[trial.name] not in TEST + VALIDATION]
+    check, test = ([trial for trial in trials if number[trial.name] in which] for which in (VALIDATION, TEST))
+    if not (train and check and test):
+        raise ValueError(f"{len(trials)} trials, of which some of {', '.join(VALIDATION + TEST)} are expected")
+    return train, check, test
+
+
+def body(folder: Path, limb: str, options: Options) -> Body:
+    """One subject, whose folder has its number as a name."""
+    subject = folder.name
+    train, check, test = split(load_subject(folder))
+    joints = list(train[0].joints)
+    hidden = limbs(joints)[limb]
+    scale = BodyScale.of(train)
+    half = (scale.high - scale.low) / 2
+    shift = SHIFT.get(subject, 0.0)
+    seen = body_state_windows(train, limb, FRAMES, 1, scale)
+    setting = BodySetting(
+        subject, float(f"{options.scale * SHARES.get(subject, 1.0):.3g}"), options.seed, len(seen), shift
+    )
+    return Body(
+        setting,
+        limb,
+        [joint for joint in joints if joint not in hidden] + hidden,
+        len(hidden),
+        MovedWindows(seen.all_states, None, False, shift / half),
+        body_state_windows(check, limb, FRAMES, STRIDE, scale),
+        body_state_windows(test, limb, FRAMES, STRIDE, scale, FUTURE.get(subject, 25)),
+        Space(3, Scale(half, scale.speed)),
+        scale.speed / train[0].rate / half,
+    )
+
+
+def plan_of(data: Body) -> TeamPlan:
+    """How its models are trained."""
+    agents = data.training.agents
+    hsp = Schedule(0, rate=5e-4, validate_every=250, weight_decay=1e-4, average=0.998)  # few walks: weights decay
+    return TeamPlan(
+        hidden_counts=(data.hidden,),
+        visible_counts=(agents,),
+        nri=NRIConfig(
+            FRAMES,
+            FEATURES,
+            difference_gain=10.0,
+            encoder_width=SIZES["width"],
+            decoder_width=SIZES["decoder"],
+            output_gain=0.05,
+        ),
+        hsp=HSPConfig(FRAMES, FEATURES, data.hidden, width=SIZES["width"], difference_gain=10.0, identities=agents),
+        steps=STEPS,
+        nri_batch=SIZES["nri_batch"],
+        hsp_batch=SIZES["hsp_batch"],
+        cached=len(data.training),
+        warmup_epochs=5.0,
+        refresh_epochs=5.0,
+        schedules={
+            "nri": Schedule(0, rate=1e-3, validate_every=250),
+            "nri_visible": Schedule(0, rate=1e-3, validate_every=250),
+            "hsp_sa": hsp,
+            "hsp_sg": replace(hsp, rate=3e-4),
+        },
+        ordered=True,
+        checks=200,
+    )
+
+
+@dataclass(frozen=True)
+class BodyModels:
+    """The networks of one subject and limb; NRI is that of all of its limbs."""
+
+    nri: Trained[NRI]
+    nri_visible: Trained[NRI]
+    hsp_sa: Trained[HiddenStatePredictor]
+    hsp_sg: Trained[HiddenStatePredictor]
+
+
+def models(lab: Lab, data: Body) -> BodyModels:
+    """Train them, or find them in the store."""
+    plan, setting, agents = plan_of(data), data.setting, data.training.agents
+    sets = data.training, data.validation
+    long = {"scale": setting.scale, "seed": setting.seed}
+
+    def nri(kind: str, count: int, limb: str) -> Trained[NRI]:
+        def fit(network: NRI, folder: Path) -> None:
+            fit_nri(kind, plan, network, *sets, folder, agents=count, **long)  # type: ignore[arg-type]
+
+        options = {"body": asdict(setting), "limb": limb, "config": asdict(plan.nri), "steps": STEPS[kind]}
+        return lab.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), fit)
+
+    complete = nri("nri", agents, "")
+    alone = nri("nri_visible", agents - data.hidden, data.limb)
+    options = {"body": asdict(setting), "limb": data.limb, "config": asdict(plan.hsp)}
+
+    def fit_sa(network: HiddenStatePredictor, folder: Path) -> None:
+        fit_hsp_sa("hsp_sa", plan, network, *sets, folder, hidden=data.hidden, **long)  # type: ignore[arg-type]
+
+    sa: Trained[HiddenStatePredictor] = lab.store.model(
+        "hsp_sa",
+        {**options, "steps": STEPS["hsp_sa"]},
+        seeded(setting.seed + 1, lambda: NamedPredictor(plan.hsp)),
+        fit_sa,
+    )
+
+    def make_sg() -> HiddenStatePredictor:
+        network = NamedPredictor(replace(plan.hsp, alphas=list(PAPER_ALPHAS)))
+        warm_start(network, sa.network)
+        return network
+
+    def fit_sg(network: HiddenStatePredictor, folder: Path) -> None:
+        fit_hsp_sg(
+            "hsp_sg",
+            plan,
+            network,
+            sa.network,
+            complete.network,
+            *sets,
+            folder,
+            hidden=data.hidden,
+            **long,  # type: ignore[arg-type]
+        )
+
+    guided = {**options, "steps": STEPS["hsp_sg"], "from": [complete.key, sa.key]}
+    sg = lab.store.model("hsp_sg", guided, seeded(setting.seed + 2, make_sg), fit_sg)
+    return BodyModels(complete, alone, sa, sg)
+
+
+def answers_of(found: BodyModels, task: Task) -> dict[str, Answer]:
+    """What the methods say of the test windows."""
+    nri, sa, sg = found.nri.network, found.hsp_sa.network, found.hsp_sg.network
+    refinement = Refinement(sa, sg, nri, ROUNDS)
+    alone = Task(task.states[:, : task.seen], None, 0, 0, task.frames, False)
+    return {
+        "nri_visible": network_answer("nri_visible", found.nri_visible.network, alone, None, True),
+        "hsp_sa": network_answer("hsp_sa", nri, task, sa, True, ordered=True),
+        "siha_paper": network_answer("siha", nri, task, lambda seen: refinement(seen).hidden, True, ordered=True),
+        "nri_complete": network_answer("nri_complete", nri, task, None, True),
+    }
+
+
+def subjects(options: Options) -> list[Path]:
+    """Folders of the subjects that are there. Raises ValueError where there is none."""
+    found = (
+        [options.data / subject for subject in SUBJECTS if (options.data / subject).is_dir()] if options.data else []
+    )
+    if not found:
+        raise ValueError(f"motion capture is needed: --data DIR, with the folder {' or '.join(SUBJECTS)} of a subject")
+    return found
+
+
+def needs(subject: str, limb: str, scale: float) -> dict[str, float]:
+    """What the models of a limb cost (min of two cores, about), by names that no other models have."""
+    share = scale * SHARES.get(subject, 1.0)
+    return {
+        f"{stage} {subject} {'' if stage == 'nri' else limb} {share}": STEPS[stage] * share * SECONDS[stage] / 60
+        for stage in STEPS
+    }
+
+
+def cells(lab: Lab, options: Options) -> list[Cell]:
+    """One for each subject and limb."""
+    return [_cell(lab, options, folder, limb) for folder in subjects(options) for limb in LIMBS]
+
+
+def _cell(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
+    def run() -> dict[str, Any]:
+        data = body(folder, limb, options)
+        found, task = models(lab, data), data.task
+        answers = answers_of(found, task)
+        return {
+            "subject": folder.name,
+            "limb": limb,
+            "windows": {"training": len(data.training), "test": len(data.test)},
+            "costs": {name: getattr(found, name).cost for name in STEPS},
+            "methods": all_figures(answers, task, data.space),
+            "differences": differences(answers, task, [("siha_paper", "hsp_sa"), ("siha_paper", "nri_visible")]),
+        }
+
+    options_of = {"subject": folder.name, "limb": limb, "scale": options.scale, "seed": options.seed}
+    return Cell("table2", f"{folder.name}_{limb}", options_of, needs(folder.name, limb, options.scale), run)
+
+
+def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
+    """The table as Markdown, and ``folder/table2.png``."""
+    rows = []
+    for result in results:
+        paper = PAPER.get(f"{result['subject']}_{result['limb']}", ["- - -"] * len(METHODS))
+        for (method, title), theirs in zip(METHODS.items(), paper, strict=True):
+            numbers = [_plain(text) for text in theirs.split()] + [None, None]
+            found = [
+                figure(result["methods"][method], column, number)
+                for column, number in zip(COLUMNS, numbers, strict=True)
+            ]
+            far = result["methods"][method]["error_cm_window"]
+            found += ["-" if far is None else f"{far:.2f}", budget([result["costs"][one] for one in MODELS[method]])]
+            rows.append([result["subject"], result["limb"], title, *found])
+    groups = [f"{one['subject']} {one['limb']}" for one in results]
+    series = {title: [one["methods"][name]["mse_hsp_mean"] for one in results] for name, title in METHODS.items()}
+    ends = {title: [one["methods"][name]["mse_hsp_mean_ci"] for one in results] for name, title in METHODS.items()}
+    del series["NRI"], ends["NRI"]
+    bars(folder / "table2.png", "MSE_HSP", groups, series, ends)
+    head = ["subject", "hidden", "method", *COLUMNS.values(), "cm", "budget"]
+    return "ours [95 % interval over windows] (paper's, in a scale that it does not state)\n\n" + table(head, rows)
+
+
+def _plain(text: str) -> str:
+    return text if text == "-" else short(float(text))

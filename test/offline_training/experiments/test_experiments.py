@@ -1,0 +1,136 @@
+"""Every experiment in the small, from nothing to its tables: they run to their end, share models, and do nothing twice.
+
+What comes out after ten steps is no good; that it is what it should be is for the other tests of this folder.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from offline_training.experiments import queue
+from offline_training.experiments.queue import EXPERIMENTS, work
+
+
+def run(lab, options, *names):
+    return work(names, lab, options)
+
+
+def results(lab, name):
+    return [json.loads(path.read_text()) for path in sorted((lab.store.folder / name).glob("*.json"))]
+
+
+def models(lab):
+    return {path.parent.name for path in lab.store.folder.glob("models/*/weights.safetensors")}
+
+
+def test_the_main_table(tiny_lab, tiny_options):
+    text = run(tiny_lab, tiny_options, "table1")["table1"]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| springs")]
+    assert [row[2] for row in rows[:4]] == ["NRI", "HSP-sa", "SIHA", "NRI, none hidden"]
+    assert rows[0][3] == "- (-)" and rows[2][3].endswith("(2.1e-3)") and rows[0][6].endswith("(89.7)")
+    (result,) = results(tiny_lab, "table1")
+    assert 0 < result["methods"]["hsp_sa"]["mse_hsp_mean"] < 2
+    gap = result["differences"]["siha_paper - hsp_sa"]["mse_hsp_mean"]
+    apart = result["methods"]["siha_paper"]["mse_hsp_mean"] - result["methods"]["hsp_sa"]["mse_hsp_mean"]
+    assert gap[0] == pytest.approx(apart, rel=1e-4) and gap[1] <= gap[0] <= gap[2]
+    assert result["costs"]["nri"]["samples_seen"] == 80
+    assert (tiny_lab.store.folder / "table1" / "table1.md").read_text() == text
+    assert (tiny_lab.store.folder / "table1" / "table1_acc_vv.png").stat().st_size > 1000
+
+
+def test_experiments_share_models(tiny_lab, tiny_options):
+    run(tiny_lab, tiny_options, "table1")
+    before = models(tiny_lab)
+    run(tiny_lab, tiny_options, "oracle", "baselines")
+    assert [name.split("-")[0] for name in models(tiny_lab) - before] == ["oracle"]
+    (oracle,), (plain,) = results(tiny_lab, "oracle"), results(tiny_lab, "baselines")
+    (table1,) = results(tiny_lab, "table1")
+    for result in (oracle, table1):
+        assert result["methods"]["siha_paper"]["mse_hsp_mean"] == pytest.approx(
+            plain["methods"]["siha_paper"]["never"]["mse"], rel=1e-4
+        )
+    assert plain["methods"]["ridge"]["gap"]["mse"] < plain["methods"]["ridge"]["never"]["mse"]
+    assert plain["methods"]["siha_paper"]["never"]["ms_a_window"] > 0
+
+
+def test_nothing_is_done_twice(tiny_lab, tiny_options, monkeypatch):
+    first = run(tiny_lab, tiny_options, "table1")
+    monkeypatch.setattr(queue.Lab, "nri", None)
+    assert run(tiny_lab, tiny_options, "table1") == first
+    with pytest.raises(TypeError):
+        run(tiny_lab, replace(tiny_options, seed=1), "table1")  # another seed is another model
+
+
+def test_strengths_of_the_attention(tiny_lab, tiny_options):
+    before = models(tiny_lab)
+    text = run(tiny_lab, tiny_options, "alphas")["alphas"]
+    assert sorted(name.split("-")[0] for name in models(tiny_lab) - before) == ["hsp_sa", *["hsp_sg"] * 4, "nri"]
+    assert "| no_hard_mask | 0, 1, 5, 5 |" in text and "(2.0e-2)" in text
+    assert len({result["figures"]["mse_hsp_mean"] for result in results(tiny_lab, "alphas")}) == 4
+
+
+def test_encoders(tiny_lab, tiny_options):
+    text = run(tiny_lab, tiny_options, "encoders")["encoders"]
+    found = {result["encoder"]: result["figures"]["mse_hsp_mean"] for result in results(tiny_lab, "encoders")}
+    assert len(set(found.values())) == 5 and "| slot_attention | " in text
+
+
+def test_runs_from_other_seeds(tiny_lab, tiny_options, monkeypatch):
+    monkeypatch.setattr(EXPERIMENTS["seeds"], "RUNS", 2)
+    text = run(tiny_lab, tiny_options, "seeds")["seeds"]
+    found = [result["methods"]["hsp_sa"]["mse_hsp_mean"] for result in results(tiny_lab, "seeds")]
+    assert len(set(found)) == 2 and "| springs | SIHA | 2 | " in text and "(4.9e-3±6.7e-5)" in text
+
+
+def test_an_unknown_number(tiny_lab, tiny_options):
+    run(tiny_lab, tiny_options, "count")
+    (result,) = results(tiny_lab, "count")
+    for rule in ("onestep", "openloop"):
+        shares = torch.tensor(result["rules"][rule]["confusion_percent"])
+        assert shares.shape == (6, 6) and torch.allclose(shares.sum(1), torch.full((6,), 100.0), atol=1e-3)
+
+
+def test_agents_that_no_model_knows(tiny_lab, tiny_options):
+    text = run(tiny_lab, tiny_options, "unmodeled")["unmodeled"]
+    errors = [result["methods"]["siha_paper"]["mse_hsp_mean"] for result in results(tiny_lab, "unmodeled")]
+    assert len(set(errors)) == 4 and "| 3 | SIHA | " in text and "(1.5e-2)" in text
+
+
+def test_without_hidden_targets(tiny_lab, tiny_options):
+    before = models(tiny_lab)
+    text = run(tiny_lab, tiny_options, "unsupervised")["unsupervised"]
+    fresh = {name.split("-")[0] for name in models(tiny_lab) - before}
+    assert {"joint_random", "joint_pretrained", "frozen"} <= fresh
+    rows = [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| 1 |")]
+    assert rows == ["joint_random", "joint_pretrained", "frozen", "supervised"]
+
+
+@pytest.mark.data
+def test_bodies(tiny_lab, tiny_options, shared_data, tmp_path):
+    folder = tmp_path / "35"
+    folder.mkdir()
+    for name in ("35.asf", "35_01.amc", "35_03.amc", "35_05.amc"):
+        (folder / name).symlink_to(shared_data / "cmu" / "35" / name)
+    (tmp_path / "69").symlink_to(shared_data / "cmu" / "69")
+    options = replace(tiny_options, data=tmp_path)
+    tables = run(tiny_lab, options, "table2", "focus")
+    found = {f"{one['subject']} {one['limb']}": one for one in results(tiny_lab, "table2")}
+    assert set(found) == {f"{subject} {limb}" for subject in ("35", "69") for limb in ("left_arm", "left_leg")}
+    arm, leg = found["35 left_arm"], found["35 left_leg"]
+    assert arm["costs"]["nri"] == leg["costs"]["nri"] and arm["costs"]["hsp_sa"] != leg["costs"]["hsp_sa"]
+    assert arm["windows"] == {"training": 358 - 48, "test": 1 + (427 - 99) // 4}
+    assert "| 35 | left_arm | SIHA | " in tables["table2"] and "(8.1e-3)" in tables["table2"]
+    (figure,) = results(tiny_lab, "focus")
+    known = [len(panel["joints"]) for panel in figure["panels"]]
+    assert known == [31, 24, 31, 31, 31, 31] and len(figure["bones"]) == 30
+    assert (tiny_lab.store.folder / "focus" / "focus.png").stat().st_size > 10_000
+
+
+def test_every_experiment_is_tried_here():
+    text = Path(__file__).read_text()
+    assert all(f'"{name}"' in text for name in EXPERIMENTS)

@@ -1,0 +1,93 @@
+"""The queue: what is worth most first, one schedule for one budget, models counted once, nothing done twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from offline_training.experiments import queue
+from offline_training.experiments.cells import SHARES, Cell, Options
+from offline_training.experiments.lab import Lab
+from siha_ros.cli_reproduce import EXPERIMENTS as NAMES
+
+WHOLE_HOURS = 10
+
+
+def names_of(cells):
+    return [f"{cell.experiment}/{cell.name}" for cell in cells]
+
+
+def test_the_command_names_every_experiment():
+    assert list(NAMES) == list(queue.EXPERIMENTS)
+
+
+def test_what_is_worth_most_comes_first(tmp_path, capsys):
+    names = names_of(queue.all_cells(list(NAMES), Lab(tmp_path), Options()))
+    assert names[:3] == ["table1/springs_1", "table1/springs_2", "table1/springs_3"]
+    assert len(set(names)) == len(names)
+    assert names.index("alphas/siha") < names.index("table1/springs_4") < names.index("table1/charged_5")
+    assert {name.split("/")[0] for name in names} == set(NAMES) - {"table2", "focus"}
+    assert "table2: left out: motion capture is needed: --data DIR" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="motion capture is needed"):
+        queue.all_cells(["table2"], Lab(tmp_path), Options())
+
+
+def test_all_of_it_takes_about_ten_hours_most_of_it_for_springs_and_bodies(tmp_path):
+    data = tmp_path / "cmu"
+    for subject in ("35", "69"):
+        (data / subject).mkdir(parents=True)
+    lab, options = Lab(tmp_path), Options(data=data)
+    cells = queue.all_cells(list(NAMES), lab, options)
+    whole = queue.minutes_of(cells)
+    assert 0.85 * WHOLE_HOURS * 60 < whole < 1.15 * WHOLE_HOURS * 60
+    rest = [cell for cell in cells if "charged" in cell.name or "kuramoto" in cell.name or "69" in cell.name]
+    assert queue.minutes_of(rest) < 0.4 * whole
+    assert queue.scaled(list(NAMES), lab, options, 10 * 60.0).scale == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_budget_is_a_schedule_and_shared_models_count_once(tmp_path):
+    lab, options = Lab(tmp_path), Options(systems=("springs",), hidden=(2, 3))
+    alone = queue.minutes_of(queue.all_cells(["table1"], lab, options))
+    both = queue.minutes_of(queue.all_cells(["table1", "alphas"], lab, options))
+    guided = lab.needs(options.setting("springs", 3), "hsp_sg").popitem()[1]
+    assert both == pytest.approx(alone + 3 * guided)  # three variants; the fourth is the table's own
+    half = queue.scaled(["table1"], lab, options, alone / 2)
+    assert half.scale == 0.5
+    assert half.setting("springs", 2).scale == 0.5 * SHARES["springs"][2]
+    assert queue.scaled(["table1"], lab, options, None).scale == 1.0
+
+
+class Plant:
+    """An experiment of two cells, whose growth is counted."""
+
+    def __init__(self):
+        self.grown = []
+
+    def cells(self, lab, options):
+        def cell(name):
+            def grow():
+                if options.seed == 13:
+                    raise KeyboardInterrupt
+                self.grown.append(name)
+                return {"height": len(name)}
+
+            return Cell("plant", name, {"seed": 0}, {name: 1.0}, grow)
+
+        return [cell("oak"), cell("fern")]
+
+    def write(self, results, folder):
+        return ", ".join(f"{one['cell']} {one['height']}" for one in results)
+
+
+def test_the_queue_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
+    plant = Plant()
+    monkeypatch.setitem(queue.EXPERIMENTS, "plant", plant)
+    with pytest.raises(KeyboardInterrupt):
+        queue.work(["plant"], Lab(tmp_path), Options(seed=13))
+    first = queue.work(["plant"], Lab(tmp_path), Options())
+    assert plant.grown == ["oak", "fern"] and first == {"plant": "oak 3, fern 4"}
+    assert (tmp_path / "plant" / "plant.md").read_text() == "oak 3, fern 4"
+    next((tmp_path / "plant").glob("oak-*.json")).unlink()
+    capsys.readouterr()
+    assert queue.work(["plant"], Lab(tmp_path), Options()) == first
+    assert plant.grown == ["oak", "fern", "oak"]  # the fern stands
+    assert "2 cells, 1 of them done; the others take about 1 min" in capsys.readouterr().out
