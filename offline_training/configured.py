@@ -15,22 +15,43 @@ from offline_training.config import BODY, TrainConfig
 from offline_training.datasets.benchmarks import SYSTEMS, BodyScale, StateWindows, body_state_windows
 from offline_training.datasets.body import limbs
 from offline_training.datasets.cmu_mocap import load_subject
+from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import write_atomically
-from offline_training.team import train_team
+from offline_training.team import TeamModules, train_team
 
 
-def train_config(config: TrainConfig, work: Path, data: Path | None = None, *, scale: float = 1.0) -> dict[str, Any]:
+def train_config(
+    config: TrainConfig,
+    work: Path,
+    data: Path | None = None,
+    *,
+    scale: float = 1.0,
+    device: str = "cpu",
+    compiled: bool = False,
+) -> dict[str, Any]:
     """Train in ``work``, going on from the checkpoints there.
 
-    data: folder of motion capture, for the system cmu. scale: multiplies every schedule. Writes ``weights/NAME``
-    (safetensors) of each network, ``result.json`` and curves; returns the former's content: the config and, by stage,
-    what its last validation said and what it cost.
+    data: folder of motion capture, for the system cmu. scale: multiplies every schedule. device, compiled: as in
+    :func:`train_team`. Writes ``weights/NAME`` (safetensors) of each network, ``result.json`` and curves; returns the
+    content of ``result.json``: the config and, by stage, what its last validation said and what it cost. Of several
+    processes the first one writes.
     """
     training, validation, hidden = load_windows(config, data)
     plan = config.plan(len(training), training.agents, hidden, len(validation))
-    claim(work, config=asdict(config), scale=scale, **({} if data is None else {"data": data.resolve()}))
-    modules = train_team(plan, training, validation, work, scale=scale, seed=config.seed)
+    noted = {"config": asdict(config), "scale": scale} | ({} if data is None else {"data": data.resolve()})
+    processes.agreed(lambda: claim(work, **noted))
+    modules = train_team(
+        plan, training, validation, work, scale=scale, seed=config.seed, device=device, compiled=compiled
+    )
+    windows = {"training": len(training), "validation": len(validation)}
+    return processes.agreed(
+        lambda: _write(work, modules, {"config": asdict(config), "scale": scale, "windows": windows})
+    )
+
+
+def _write(work: Path, modules: TeamModules, made: dict[str, Any]) -> dict[str, Any]:
+    """Weights, curves and ``result.json``, whose content is returned."""
     weights = work / "weights"
     weights.mkdir(exist_ok=True)
     for name, network in modules.networks().items():
@@ -38,13 +59,7 @@ def train_config(config: TrainConfig, work: Path, data: Path | None = None, *, s
         settings = {"config": json.dumps(asdict(network.config))}
         write_atomically(weights / f"{name}.safetensors", lambda path: save_file(tensors, path, settings))  # noqa: B023
     plot_curves(work)
-    result = {
-        "config": asdict(config),
-        "scale": scale,
-        "revision": revision(),
-        "windows": {"training": len(training), "validation": len(validation)},
-        "stages": stage_rows(work),
-    }
+    result = made | {"revision": revision(), "stages": stage_rows(work)}
     write_atomically(work / "result.json", lambda path: path.write_text(json.dumps(result, indent=1) + "\n"))
     return result
 

@@ -130,13 +130,26 @@ def sampler(
 
 
 def train_team(
-    plan: TeamPlan, data: Windows, validation: Windows, folder: Path, *, scale: float, seed: int
+    plan: TeamPlan,
+    data: Windows,
+    validation: Windows,
+    folder: Path,
+    *,
+    scale: float,
+    seed: int,
+    device: str = "cpu",
+    compiled: bool = False,
 ) -> TeamModules:
     """Train all networks in ``folder``, going on from the checkpoints there. validation: windows without gaps. scale:
-    multiplies every schedule."""
+    multiplies every schedule. device: where they train; they end on the CPU. compiled: by torch.compile."""
 
     torch.manual_seed(seed)
     modules = new_networks(plan)
+    for network in modules.networks().values():
+        network.to(device)
+        for part in (network.encoder, network.decoder) if isinstance(network, NRI) else (network,):
+            if compiled:
+                part.compile()
     agents = data.agents
     fewest = agents - max(plan.hidden_counts)
     for name, nri, count in (("nri", modules.nri, agents), ("nri_visible", modules.nri_visible, fewest)):
@@ -154,6 +167,8 @@ def train_team(
         name = f"hsp_sg_{hidden}"
         fit_hsp_sg(name, plan, sg, sa, modules.nri, data, validation, folder, hidden=hidden, scale=share, seed=seed)
         larger = sa
+    for network in modules.networks().values():
+        network.to("cpu")
     return modules
 
 

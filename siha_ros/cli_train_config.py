@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ def config_options(train: Any) -> None:
     )
     config.add_argument("--seed", type=seed, default=None, help="(default: the config's)")
     config.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
+    config.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
+    config.add_argument("--compile", action="store_true", help="by torch.compile, which takes minutes to begin with")
     config.set_defaults(run=_run)
 
 
@@ -54,6 +57,7 @@ def _run(options: argparse.Namespace) -> None:
 
     from offline_training.config import load_config
     from offline_training.configured import summary, train_config
+    from offline_training.stages import processes
 
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -62,6 +66,23 @@ def _run(options: argparse.Namespace) -> None:
     usual = options.options is None and not options.paper
     config = load_config(options.config, None if usual else names, options.set + seeded)
     work = options.work or Path("training") / Path(options.config).stem
-    result = train_config(config, work, options.data, scale=options.scale)
-    print("\n".join(columns(summary(result))))
-    print(f"weights are in {work / 'weights'}")
+    with processes.joined():
+        result = train_config(
+            config, work, options.data, scale=options.scale, device=_device(options.device), compiled=options.compile
+        )
+        if processes.number() == 0:
+            print("\n".join(columns(summary(result))))
+            print(f"weights are in {work / 'weights'}")
+
+
+def _device(name: str) -> str:
+    """The device of this process. Raises ValueError for one that is not there."""
+    import torch
+
+    if name == "cpu":
+        return name
+    if not torch.cuda.is_available():
+        raise ValueError("--device cuda: PyTorch finds no CUDA device here")
+    own = int(os.environ.get("LOCAL_RANK", "0"))
+    torch.cuda.set_device(own)
+    return f"cuda:{own}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages.loop import Schedule, train
-from offline_training.stages.samples import Sample, parts
+from offline_training.stages.samples import Sample, device_of, parts
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 
 
@@ -34,13 +34,14 @@ def train_hsp_sa(
     """
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        states, known = parts(sample(generator))
+        states, known = parts(sample(generator), hsp)
         known = None if known is None else known[:, visible:]
         return reconstruction_error(hsp(states[:, :visible]), states[:, visible:], ordered, known).mean(), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:
-        errors = [reconstruction_error(model(x[:, :visible]), x[:, visible:], ordered) for x in validation.split(500)]
+        chunks = (x.to(device_of(model)) for x in validation.split(500))
+        errors = [reconstruction_error(model(x[:, :visible]), x[:, visible:], ordered) for x in chunks]
         return {"mse": float(torch.cat(errors).mean())}
 
     return train(name, folder, hsp, loss, validate, schedule, better="mse", seed=seed, batch=batch)

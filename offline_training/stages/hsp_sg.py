@@ -13,8 +13,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from offline_training.stages import processes
 from offline_training.stages.loop import Schedule, train
-from offline_training.stages.samples import Sample, parts
+from offline_training.stages.progress import say
+from offline_training.stages.samples import Sample, device_of, mine, parts, states_of
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
@@ -40,7 +42,8 @@ def refresher(
 
     def refresh(step: int, averaged: nn.Module) -> None:
         if not cache.kept:
-            print(f"{name}: filling the structure cache", flush=True)
+            if processes.number() == 0:
+                say(f"{name}: filling the structure cache")
             cache.fill(hsp_sa)
         elif step >= first and (step - first) % every == 0:
             assert isinstance(averaged, HiddenStatePredictor)
@@ -60,16 +63,19 @@ class StructureCache:
     @torch.no_grad()
     def fill(self, hsp: HiddenStatePredictor) -> None:
         """Infer all graphs anew with ``hsp``; an HSP-sg works under the graphs cached so far."""
+        device = device_of(hsp)
         for name, (states, count) in self.sets.items():
-            chunks = []
-            for begin in range(0, count, CHUNK):
+            agents = states_of(states(slice(0, 1))).shape[1]
+            graphs = torch.zeros(count, agents, agents, dtype=torch.half)
+            for begin in range(CHUNK * processes.number(), count, CHUNK * processes.count()):
                 part = slice(begin, min(begin + CHUNK, count))
-                visible = parts(states(part))[0][:, : self.visible]
-                with torch.autocast("cpu", torch.bfloat16):
-                    hidden = hsp(visible, self.kept[name][part].float()) if hsp.config.alphas else hsp(visible)
+                visible = states_of(states(part))[:, : self.visible].to(device)
+                with torch.autocast(device.type, torch.bfloat16):
+                    cached = self.kept[name][part].to(device).float() if hsp.config.alphas else None
+                    hidden = hsp(visible, cached)
                     graph = self.nri.graph(torch.cat([visible, hidden], 1))
-                chunks.append(graph[..., GUIDING_TYPE].half())
-            self.kept[name] = torch.cat(chunks)
+                graphs[part] = graph[..., GUIDING_TYPE].half().cpu()
+            self.kept[name] = processes.summed(graphs)
 
 
 def train_hsp_sg(
@@ -107,20 +113,20 @@ def train_hsp_sg(
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         index = torch.randint(0, count, (batch,), generator=generator)
-        x, known = parts(states(index, generator))
+        x, known = parts(states(index, generator), hsp_sg)
         known = None if known is None else known[:, visible:]
-        hidden = hsp_sg(x[:, :visible], cache.kept[TRAINING][index].float())
+        hidden = hsp_sg(x[:, :visible], mine(cache.kept[TRAINING][index], hsp_sg).float())
         return reconstruction_error(hidden, x[:, visible:], ordered, known).mean(), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:
         assert isinstance(model, HiddenStatePredictor)
-        errors = []
+        errors, device = [], device_of(model)
         for begin in range(0, len(validation), CHUNK):
             part = slice(begin, begin + CHUNK)
-            seen, truth = validation[part, :visible], validation[part, visible:]
+            seen, truth = (x.to(device) for x in (validation[part, :visible], validation[part, visible:]))
             if rounds is None:
-                hidden = model(seen, cache.kept[VALIDATION][part].float())
+                hidden = model(seen, cache.kept[VALIDATION][part].to(device).float())
             else:
                 hidden = Refinement(hsp_sa, model, nri, rounds)(seen).hidden
             errors.append(reconstruction_error(hidden, truth, ordered))

@@ -19,6 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from offline_training.stages import processes
+from offline_training.stages.progress import Progress, Stopwatch, say
+
 
 @dataclass
 class Schedule:
@@ -110,19 +113,21 @@ def train(
 ) -> dict[str, float]:
     """Train ``model`` in place: it ends with the averaged weights of the best validation, whose metrics are returned.
 
-    loss(step, generator): loss and parts to log. validate(model): metrics; ``better`` names the one that is minimised.
-    batch: samples a step, for the log. each_step(step, averaged model): called before each step (cache refreshes).
-    kept: what each_step fills and a checkpoint must hold for a resumed run to end as if it had not been killed.
+    loss(step, generator): loss, the mean over this process's share of the batch, and parts to log. validate(model):
+    metrics; ``better`` names the one that is minimised. batch: samples a step, for the log. each_step(step, averaged
+    model): called before each step (cache refreshes). kept: what each_step fills and a checkpoint must hold for a
+    resumed run to end as if it had not been killed.
     Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists
-    (what the log has beyond it is done, and logged, again).
+    (what the log has beyond it is done, and logged, again). Of several processes the first one writes, and validates.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    first = processes.number() == 0
     checkpoint, log = folder / f"{name}.pt", folder / f"{name}.jsonl"
+    device = next(model.parameters()).device
     learners = optimisers(model, schedule)
     average = Averaged(model, schedule.average)
     state: dict[str, Any] = {"step": 0, "seconds": 0.0, "best": math.inf, "best_metrics": {}, "best_model": None}
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
+    saved = processes.agreed(lambda: _read_checkpoint(checkpoint))
+    if saved is not None:
         model.load_state_dict(saved["model"])
         average.model.load_state_dict(saved["average"])
         for learner, state_of in zip(learners, saved["optimisers"], strict=True):
@@ -130,8 +135,9 @@ def train(
         state.update(saved["state"])
         if kept is not None:
             kept.update(saved["kept"])
-        print(f"{name}: goes on at step {state['step']} of {schedule.steps}", flush=True)
-    if log.exists():
+        if first:
+            say(f"{name}: goes on at step {state['step']} of {schedule.steps}")
+    if first and log.exists():
         done = [row for row in log.read_text().splitlines(keepends=True) if json.loads(row)["step"] <= state["step"]]
         write_atomically(log, lambda path: path.write_text("".join(done)))
 
@@ -148,52 +154,58 @@ def train(
     began, saved_at = time.monotonic() - state["seconds"], time.monotonic()
     sums: dict[str, float] = {}
     since = 0
-    for step in range(state["step"], schedule.steps):
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))  # another stream than the generator's
-        if each_step is not None:
-            each_step(step, average.model)
-        model.train()
-        for learner in learners:
-            for group in learner.param_groups:
-                group["lr"] = schedule.rate_at(step)
-        with torch.autocast("cpu", torch.bfloat16, enabled=schedule.bf16):
-            value, parts = loss(step, generator)
-        model.zero_grad(set_to_none=True)
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
-        for learner in learners:
-            learner.step()
-        average.update(model, step)
-        if step % 10 == 0:
-            for key, part in {"loss": value.detach(), **parts}.items():
-                sums[key] = sums.get(key, 0.0) + float(part)
-            since += 1
-        state["step"], state["seconds"] = step + 1, time.monotonic() - began
-        last = step + 1 == schedule.steps
-        if (step + 1) % schedule.validate_every == 0 or last:
-            metrics = validate(average.model)
-            if math.isnan(metrics[better]):
-                raise FloatingPointError(
-                    f"{name}: {better} is NaN at step {step + 1}; lower the rate and start anew in an empty folder"
-                )
-            if metrics[better] < state["best"]:
-                state["best"], state["best_metrics"] = metrics[better], metrics
-                state["best_model"] = copy.deepcopy(average.model.state_dict())
-            speed = (step + 1) * batch / state["seconds"]
-            left = state["seconds"] / (step + 1) * (schedule.steps - step - 1)
-            row = {"stage": name, "step": step + 1, "samples": (step + 1) * batch}
-            row |= {"seconds": round(state["seconds"], 1)}
-            row |= {f"train_{key}": total / max(1, since) for key, total in sums.items()} | metrics
-            with log.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            shown = "  ".join(f"{key} {figure:.4g}" for key, figure in metrics.items())
-            pace = f"{speed:.0f} samples/s  {left / 60:.1f} min left"
-            print(f"{name} {step + 1}/{schedule.steps}  {shown}  {pace}", flush=True)
-            sums, since = {}, 0
-        if last or time.monotonic() - saved_at > schedule.checkpoint_seconds:
-            save()
-            saved_at = time.monotonic()
+    watch = Stopwatch()
+    progress = Progress(name, folder, state["step"], schedule.steps, batch, first)
+    with progress, processes.in_step(model, loss) as compute:
+        for step in range(state["step"], schedule.steps):
+            generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+            torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))  # another stream than the generator's
+            if each_step is not None:
+                with watch("refresh"):
+                    each_step(step, average.model)
+            model.train()
+            with watch("step"):
+                for learner in learners:
+                    for group in learner.param_groups:
+                        group["lr"] = schedule.rate_at(step)
+                with torch.autocast(device.type, torch.bfloat16, enabled=schedule.bf16):
+                    value, parts = compute(step, generator)
+                model.zero_grad(set_to_none=True)
+                value.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), schedule.clip)
+                for learner in learners:
+                    learner.step()
+                average.update(model, step)
+                if step % 10 == 0:
+                    for key, part in {"loss": value.detach(), **parts}.items():
+                        sums[key] = sums.get(key, 0.0) + float(processes.mean(part))
+                    since += 1
+            progress.step()
+            state["step"], state["seconds"] = step + 1, time.monotonic() - began
+            last = step + 1 == schedule.steps
+            if (step + 1) % schedule.validate_every == 0 or last:
+                with watch("validation"):
+                    metrics = processes.agreed(lambda: validate(average.model))
+                if math.isnan(metrics[better]):
+                    raise FloatingPointError(
+                        f"{name}: {better} is NaN at step {step + 1}; lower the rate and start anew in an empty folder"
+                    )
+                if metrics[better] < state["best"]:
+                    state["best"], state["best_metrics"] = metrics[better], metrics
+                    state["best_model"] = copy.deepcopy(average.model.state_dict())
+                row = {"stage": name, "step": step + 1, "samples": (step + 1) * batch}
+                row |= {"seconds": round(state["seconds"], 1)}
+                row |= {f"train_{key}": total / max(1, since) for key, total in sums.items()} | metrics
+                progress.row(row | watch.read(), metrics)
+                sums, since = {}, 0
+            if first and (last or time.monotonic() - saved_at > schedule.checkpoint_seconds):
+                save()
+                saved_at = time.monotonic()
     model.load_state_dict(state["best_model"])
     model.eval()
     return dict(state["best_metrics"])
+
+
+def _read_checkpoint(path: Path) -> dict[str, Any] | None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return torch.load(path, weights_only=True, map_location="cpu") if path.exists() else None

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from offline_training.stages import processes
 from offline_training.stages.loop import Schedule, train
-from offline_training.stages.samples import Sample, parts
+from offline_training.stages.samples import Sample, device_of, mine, parts
 from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.nri import NRI
 from siha_ros.replay.metrics import edge_accuracy
@@ -40,8 +41,11 @@ def train_nri(
         return evaluate_nri(model, validation, edges)
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
-        states, known = parts(sample(generator))
-        return nri.elbo_loss(states, starts, known)
+        states, known = parts(sample(generator), nri)
+        agents = states.shape[1]
+        whole = len(states) * processes.count()  # drawn for the whole batch, so that every process's share is the same
+        noise = torch.empty(whole, agents, agents - 1, nri.config.edge_types).exponential_()
+        return nri.elbo_loss(states, starts, known, mine(noise, nri))
 
     return train(
         name,
@@ -60,8 +64,9 @@ def train_nri(
 def evaluate_nri(nri: NRI, states: Tensor, edges: Tensor | None) -> dict[str, float]:
     """Likelihood term under the most probable graph and, where edges are known, their accuracy in percent."""
     squared, guesses = [], []
-    with torch.autocast("cpu", torch.bfloat16, enabled=False):
-        for x in states.split(256):
+    device = device_of(nri)
+    with torch.autocast(device.type, torch.bfloat16, enabled=False):
+        for x in (part.to(device) for part in states.split(256)):
             logits = nri.encoder(x)
             types = torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).to(x)
             squared.append((nri.predict(x, types) - x[:, :, 1:]).square().flatten(1).mean(1))
@@ -70,7 +75,7 @@ def evaluate_nri(nri: NRI, states: Tensor, edges: Tensor | None) -> dict[str, fl
     frames, features = states.shape[2] - 1, states.shape[3]
     metrics = {"mse": mse, "nll": mse * frames * features / (2 * nri.config.variance)}
     if edges is not None:
-        guess = torch.cat(guesses).numpy()
+        guess = torch.cat(guesses).cpu().numpy()
         hidden = np.zeros(guess.shape[1], dtype=bool)
         accuracy = edge_accuracy(guess, edges.numpy().astype(int), hidden, nri.config.edge_types)["acc_vv"]
         assert accuracy is not None

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from offline_training.stages.processes import share
 
 Sample: TypeAlias = Tensor | tuple[Tensor, Tensor | None]
 """States ``[B, A, T, D]``, and bool of that shape: false where they fill a gap, that is not learned (None: nowhere)."""
 
 
-def parts(sample: Sample) -> tuple[Tensor, Tensor | None]:
-    """States and mask of a sample."""
-    return (sample, None) if isinstance(sample, Tensor) else sample
+def parts(sample: Sample, model: nn.Module) -> tuple[Tensor, Tensor | None]:
+    """States and mask of this process's share of a sample, on the model's device."""
+    known = None if isinstance(sample, Tensor) else sample[1]
+    return mine(states_of(sample), model), None if known is None else mine(known, model)
+
+
+def states_of(sample: Sample) -> Tensor:
+    """States of a whole sample, as they are."""
+    return sample if isinstance(sample, Tensor) else sample[0]
+
+
+def mine(batch: Tensor, model: nn.Module) -> Tensor:
+    """This process's share of a batch, on the model's device."""
+    return share(batch).to(device_of(model), non_blocking=True)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model's weights are."""
+    return next(model.parameters()).device

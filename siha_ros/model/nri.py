@@ -229,9 +229,13 @@ class NRI(nn.Module):
             return incoming_to_matrix(F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype))
         return incoming_to_matrix(torch.softmax(logits, -1))
 
-    def sample(self, logits: Tensor) -> Tensor:
-        """Gumbel-Softmax sample of logits ``[B, A, A - 1, K]`` (appendix A.1); one-hot forward when ``hard``."""
-        noise = torch.empty_like(logits).exponential_().clamp_min_(1e-20).log().neg()
+    def sample(self, logits: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Gumbel-Softmax sample of logits ``[B, A, A - 1, K]`` (appendix A.1); one-hot forward when ``hard``.
+
+        noise: exponential, of the logits' shape; drawn where there is none.
+        """
+        noise = torch.empty_like(logits).exponential_() if noise is None else noise
+        noise = noise.clamp_min(1e-20).log().neg()
         if self.config.tied:
             matrix = incoming_to_matrix(noise)
             upper = torch.triu(matrix.movedim(-1, 1), 1).movedim(1, -1)
@@ -270,7 +274,7 @@ class NRI(nn.Module):
         return torch.stack(steps, 2).flatten(1, 2)[:, : frames - 1].transpose(1, 2)
 
     def elbo_loss(
-        self, x: Tensor, starts: int | None = None, known: Tensor | None = None
+        self, x: Tensor, starts: int | None = None, known: Tensor | None = None, noise: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Negative evidence lower bound per agent of trajectories ``[B, A, T, D]`` (appendix A.1).
 
@@ -278,13 +282,13 @@ class NRI(nn.Module):
         random frames instead, and scales the likelihood to the same weight, which is cheaper; frames near the ends are
         reached by fewer starts, so it is not quite the same bound.
         known: bool ``[B, A, T, D]``, false where a state was not measured; no such state is a target, and nothing that
-        is rolled out from one counts. None: all were.
+        is rolled out from one counts. None: all were. noise: as in :meth:`sample`.
         Returns the loss and its parts (mean squared error, likelihood term, KL term).
         """
         config = self.config
         logits = self.encoder(x)
         probabilities = torch.softmax(logits, -1)
-        edges = self.sample(logits)
+        edges = self.sample(logits, noise)
         (batch, agents, frames, features), every = x.shape, config.teacher_forcing
         if starts is None:
             begins, scale = list(range(0, frames - 1, every)), 1.0
