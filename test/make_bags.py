@@ -45,7 +45,7 @@ def header(new: Callable[..., Any], time: float, frame: str = "map") -> Any:
     return new("std_msgs/msg/Header", stamp=stamp, frame_id=frame)
 
 
-def pose_message(new: Callable[..., Any], time: float, x: float, y: float, z: float = 0.0) -> Any:
+def pose_message(new: Callable[..., Any], time: float, x: float, y: float, z: float = 0.5) -> Any:
     message = new("geometry_msgs/msg/PoseStamped", header=header(new, time))
     message.pose.position.x, message.pose.position.y, message.pose.position.z = x, y, z
     message.pose.orientation.w = 1.0

@@ -48,7 +48,8 @@ def _tracks(bag: Bag, topic: str, options: ReadOptions) -> dict[str, Track]:
     samples = _transforms(bag) if topic == TF_TOPIC else _samples(bag, topic, options)
     for stamp, sample in samples:
         tracked = np.ones(len(sample.names), bool) if sample.tracked is None else sample.tracked
-        unseen = unseen_causes(sample.positions, tracked, sample.orientations) != Cause.SEEN
+        causes = unseen_causes(sample.positions, tracked, sample.orientations, trusted=sample.trusted)
+        unseen = causes != Cause.SEEN
         where = np.where(unseen[:, None], np.nan, sample.positions)
         moved = np.full_like(where, np.nan) if sample.velocities is None else sample.velocities
         for row, name in enumerate(sample.names):

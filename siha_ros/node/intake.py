@@ -119,10 +119,6 @@ class Intake:
                 return self._drop("other frame", expected, frame_id)
         if not -p.reorder_tolerance <= stamp - self._newest_stamp < 0.0:  # newer, or time went back
             self._newest_stamp, self.newest_arrival = stamp, arrival
-        tracked = sample.tracked
-        if sample.confidence is not None:
-            sure = sample.confidence >= p.min_confidence
-            tracked = sure if tracked is None else tracked & sure
         if sample.complete and self._window.fixed and not self._matched:
             self._matched = True
             if line := unmatched(sample.names, self._names, self._window.names):
@@ -134,12 +130,13 @@ class Intake:
         self._window.add_frame(
             stamp,
             sample.positions,
-            tracked,
+            sample.tracked,
             names=names,
             velocities=sample.velocities,
             orientations=sample.orientations,
             confidence=sample.confidence,
             complete=sample.complete,
+            trusted=sample.trusted,
             now=arrival,
         )
 

@@ -195,8 +195,8 @@ class Parameters:
     )
     hide_after: float = _parameter(
         0.12,
-        "An agent reported as untracked, NaN or zero is hidden once that has lasted so long, s;"
-        " shorter gaps are bridged.",
+        "An agent reported as untracked, missing, NaN, zero, of low confidence or after a jump is hidden once that has"
+        " lasted so long, s; shorter gaps are bridged.",
         name="visibility.hide_after",
         low=0.0,
         high=60.0,
@@ -213,7 +213,36 @@ class Parameters:
     )
     show_samples: int = _parameter(3, "... and in so many samples.", name="visibility.show_samples", low=1, high=1000)
     min_confidence: float = _parameter(
-        0.3, "A sample of less confidence counts as untracked.", name="visibility.min_confidence", low=0.0, high=1.0
+        0.3, "A sample of less confidence counts as not seen.", name="visibility.min_confidence", low=0.0, high=1.0
+    )
+    zero_is_unseen: bool = _parameter(
+        True,
+        "What is exactly at the origin, with an identity quaternion or none, counts as not seen, as motion capture"
+        " sends it for what it lost; not of Odometry, PoseWithCovarianceStamped and SkeletonFrame.",
+        name="visibility.zero_is_unseen",
+    )
+    frozen_after: float = _parameter(
+        0.25,
+        "An agent whose pose is the same to the bit while others move is hidden once that has lasted so long, s;"
+        " visibility.silence_timeout at the latest; 0: never. Not of Odometry, PoseWithCovarianceStamped and"
+        " SkeletonFrame.",
+        name="visibility.frozen_after",
+        low=0.0,
+        high=60.0,
+    )
+    max_speed: float = _parameter(
+        20.0,
+        "What moves faster has jumped, m/s: it is hidden until it has stayed where it jumped to; 0: nothing has.",
+        name="visibility.max_speed",
+        low=0.0,
+        high=1e6,
+    )
+    jump_margin: float = _parameter(
+        0.3,
+        "A move by less is no jump however short the time, m: noise, and stamps that jitter.",
+        name="visibility.jump_margin",
+        low=0.0,
+        high=1e6,
     )
     markers_edge_threshold: float = _parameter(
         0.5, "Edges of this probability or less are not drawn.", name="markers.edge_threshold", low=0.0, high=1.0
@@ -271,6 +300,11 @@ def window_parameters(p: Parameters) -> WindowParameters:
         hide_samples=p.hide_samples,
         show_after=p.show_after,
         show_samples=p.show_samples,
+        min_confidence=p.min_confidence,
+        zero_is_unseen=p.zero_is_unseen,
+        frozen_after=p.frozen_after,
+        max_speed=p.max_speed,
+        jump_margin=p.jump_margin,
         grid_delay=None if p.grid_delay < 0.0 else p.grid_delay,
         max_gap=p.max_gap,
         reorder_tolerance=p.reorder_tolerance,

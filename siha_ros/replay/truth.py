@@ -41,7 +41,15 @@ class RecordingWindow(SlidingWindow):
         super().add_frame(stamp, positions, tracked, names=names, now=now, **samples)
         named = self.names if names is None else names
         seen = np.ones(len(named), dtype=bool) if tracked is None else tracked
-        good = unseen_causes(positions, seen, samples.get("orientations")) == Cause.SEEN
+        causes = unseen_causes(
+            positions,
+            seen,
+            samples.get("orientations"),
+            samples.get("confidence"),
+            trusted=samples.get("trusted", True) or not self.parameters.zero_is_unseen,
+            min_confidence=self.parameters.min_confidence,
+        )
+        good = causes == Cause.SEEN
         recorded = stamp if now is None else now
         for row in np.flatnonzero(good).tolist():
             if not self.fixed or named[row] in self.names:

@@ -93,6 +93,11 @@ class SampleRings:
         self._stamps[index] = np.where(self._stamps[index] > stamps[:, None], np.nan, self._stamps[index])
         self.forget_recent(index)
 
+    def forget_until(self, index: NDArray[np.int64], stamps: NDArray[np.float64]) -> None:
+        """Drop the samples of each indexed agent that are no newer than its stamp."""
+        if len(index):
+            self._stamps[index] = np.where(self._stamps[index] <= stamps[:, None], np.nan, self._stamps[index])
+
     def last_velocity(self, index: NDArray[np.int64], span: float, max_age: float) -> NDArray[np.float64]:
         """f8[n, P] velocity (m/s) at the newest sample of the indexed agents; see grid.last_velocity."""
         return last_velocity(self._recent_stamps[index], self._recent_positions[index], span, max_age)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from siha_ros.window.grid import STAMP_TOLERANCE
+from siha_ros.window.plausibility import Plausibility
 from siha_ros.window.rings import SampleRings, grown
 from siha_ros.window.types import Status, Window
 from siha_ros.window.visibility import (
@@ -120,6 +121,7 @@ class SlidingWindow:
 
     newest: float
     _visibility: Visibility
+    _plausibility: Plausibility
     _place: dict[str, int]
     _known_names: list[str]
     _known_index: NDArray[np.int64]
@@ -155,7 +157,7 @@ class SlidingWindow:
         self.resets, self.last_reset = 0, ""
         self._arrival = math.nan
         self._notes: deque[str] = deque(maxlen=NOTES_KEPT)
-        self._unknown: set[str] = set()
+        self._said: set[str] = set()
         self._suspects: deque[_Frame] = deque(maxlen=4 * p.max_agents)
         self._clear()
 
@@ -187,6 +189,7 @@ class SlidingWindow:
         orientations: NDArray[np.float64] | None = None,
         confidence: NDArray[np.float64] | None = None,
         complete: bool = True,
+        trusted: bool = True,
         now: float | None = None,
     ) -> None:
         """Take samples of several agents at one stamp.
@@ -200,6 +203,7 @@ class SlidingWindow:
             orientations: f8[n, 4] quaternions (x, y, z, w), NaN where there is none.
             confidence: f8[n], 0..1.
             complete: the message speaks for the whole group, so that agents not named are missing from it.
+            trusted: the source sends neither the origin nor the last pose again for what it lost.
             now: a steady clock at arrival (s).
         """
         positions = np.asarray(positions, dtype=np.float64)
@@ -215,6 +219,7 @@ class SlidingWindow:
             None if orientations is None else np.asarray(orientations, dtype=np.float64),
             None if confidence is None else np.asarray(confidence, dtype=np.float64),
             complete,
+            trusted,
         )
         with self._lock:
             if now is not None:
@@ -376,7 +381,7 @@ class SlidingWindow:
         """Take a frame whose stamp is in order: tell the visibility of it and keep the usable rows."""
         stamp = frame.stamp
         index, rows = self._places(frame)
-        if not len(index):
+        if not len(index) and not (frame.complete and len(self.names)):
             return
         if self._astray:
             self._astray = {name: noted for name, noted in self._astray.items() if name not in frame.names}
@@ -387,20 +392,51 @@ class SlidingWindow:
                 self._resumed = stamp
             self.newest = stamp
         self._silence()
-        causes = unseen_causes(frame.positions, frame.tracked, frame.orientations)[rows]
+        causes = self._causes(frame, index, rows)
         good = causes == Cause.SEEN
         told, told_causes = index, causes
         if frame.complete and len(index) < len(self.names):
             absent = np.setdiff1d(np.arange(len(self.names)), index)
             told = np.concatenate([index, absent])
             told_causes = np.concatenate([causes, np.full(len(absent), Cause.MISSING, dtype=np.int8)])
-        hidden, broken = self._visibility.observe(told, stamp, told_causes, self.newest)
+        v, lost = self._visibility, told[~self._visibility.shown[told]]
+        since = v.last_good[lost]
+        hidden, broken = v.observe(told, stamp, told_causes, self.newest)
         self._hide(hidden)
         self._forget_run(broken)
+        elsewhere = v.shown[lost] & (v.cause[lost] >= Cause.JUMP)  # believed where they jumped to: no way led there
+        self._rings.forget_until(lost[elsewhere], since[elsewhere])
         if now is not None:
             self._note_delay(index, now - stamp)
         if good.any():
             self._keep(index[good], rows[good], frame)
+
+    def _causes(self, frame: _Frame, index: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Why each of the agents `index`, which stand in the rows, is not seen in a frame; SEEN where it is."""
+        p = self.parameters
+        causes = unseen_causes(
+            frame.positions,
+            frame.tracked,
+            frame.orientations,
+            frame.confidence,
+            trusted=frame.trusted or not p.zero_is_unseen,
+            min_confidence=p.min_confidence,
+        )[rows]
+        good = np.flatnonzero((causes == Cause.SEEN) & ~(frame.stamp <= self._visibility.last_message[index]))
+        if not len(good):
+            return causes
+        positions = np.zeros((len(good), 3))
+        positions[:, : frame.positions.shape[1]] = frame.positions[rows[good]]
+        orientations = None if frame.orientations is None else frame.orientations[rows[good]]
+        causes[good], taken = self._plausibility.judge(
+            index[good], frame.stamp, positions, orientations, self._visibility.shown, frame.trusted
+        )
+        for agent, other in taken:
+            pair = f"{self.names[agent]} took the place of {self.names[other]}"
+            if pair not in self._said and len(self._said) < NOTES_KEPT:
+                self._said.add(pair)
+                self._note(f"{pair:.160} in one step: not believed until it has stayed there (said once)")
+        return causes
 
     def _keep(self, index: NDArray[np.int64], rows: NDArray[np.int64], frame: _Frame) -> None:
         """Write the usable rows of a frame, which belong to the agents `index`."""
@@ -443,6 +479,7 @@ class SlidingWindow:
         if len(index):
             self._keep_last(index)
             self._rings.forget_recent(index)
+            self._plausibility.restart(index)
 
     def _keep_last(self, index: NDArray[np.int64]) -> None:
         """Position and velocity at the last sample of agents that are shown, or were until now."""
@@ -454,6 +491,7 @@ class SlidingWindow:
         """Drop the samples of runs that ended before they were believed."""
         if len(index):
             v = self._visibility
+            self._plausibility.restart(index)
             self._rings.forget_after(index, np.where(v.ever_shown[index], v.last_good[index], -np.inf))
 
     def _note_delay(self, index: NDArray[np.int64], delay: float) -> None:
@@ -505,6 +543,7 @@ class SlidingWindow:
             self.names = []
         p = self.parameters
         self._visibility = Visibility(p)
+        self._plausibility = Plausibility(p)
         self._rings = SampleRings(self._cells, p.max_rate, self.dims, p.velocity_samples)
         self._last_position = self._last_velocity = np.zeros((0, self.dims))
         self._orientations = np.zeros((0, 4))
@@ -513,6 +552,7 @@ class SlidingWindow:
 
     def _grow(self, agents: int) -> None:
         self._visibility.grow(agents)
+        self._plausibility.grow(agents)
         self._rings.grow(agents)
         self._last_position = grown(self._last_position, agents)
         self._last_velocity = grown(self._last_velocity, agents)
@@ -531,8 +571,8 @@ class SlidingWindow:
 
     def _reject_name(self, reason: str, name: str) -> None:
         self.rejected[reason] += 1
-        if name not in self._unknown and len(self._unknown) < NOTES_KEPT:
-            self._unknown.add(name)
+        if name not in self._said and len(self._said) < NOTES_KEPT:
+            self._said.add(name)
             self._note(f"sample of {name:.60} not used: {reason}")
 
     def _note(self, text: str) -> None:
@@ -551,6 +591,7 @@ class _Frame:
     orientations: NDArray[np.float64] | None
     confidence: NDArray[np.float64] | None
     complete: bool
+    trusted: bool
 
 
 def _rows(vector: ArrayLike) -> NDArray[np.float64]:

@@ -28,6 +28,10 @@ class Cause(IntEnum):
     NOT_FINITE = 4
     ZERO = 5
     LATE = 6
+    UNSURE = 7
+    FROZEN = 8
+    JUMP = 9
+    SWAPPED = 10
 
 
 CAUSE_TEXT = {
@@ -36,8 +40,12 @@ CAUSE_TEXT = {
     Cause.MISSING: "missing from the message",
     Cause.UNTRACKED: "flagged as untracked",
     Cause.NOT_FINITE: "position is NaN, Inf or beyond 1e8 m",
-    Cause.ZERO: "position and quaternion are zero",
+    Cause.ZERO: "exactly at the origin",
     Cause.LATE: "stamps behind the newest of the group",
+    Cause.UNSURE: "low confidence",
+    Cause.FROZEN: "the same pose again while others move",
+    Cause.JUMP: "jumped farther than anything moves",
+    Cause.SWAPPED: "jumped to the place of another agent",
 }
 
 
@@ -51,6 +59,13 @@ class VisibilityParameters:
         hide_samples: ... and for so many samples in a row.
         show_after: a hidden or new agent is visible once it has been seen for so long (s) ...
         show_samples: ... and in so many samples. `hide_samples` bad ones in a row, or silence, start the count again.
+        min_confidence: a sample of less confidence (0..1) counts as not seen.
+        zero_is_unseen: what is exactly at the origin with an identity quaternion, or with none, counts as not seen, of
+            sources that send that for what they lost. With a zero quaternion it always does.
+        frozen_after: an agent whose pose is the same to the bit while others move is hidden once that has lasted so
+            long (s), at the latest after silence_timeout; 0 leaves it seen.
+        max_speed: what moves faster (m/s) has jumped; 0 lets everything pass.
+        jump_margin: a move by less (m) is no jump, however short the time: noise, and stamps that jitter.
     """
 
     silence_timeout: float = 0.3
@@ -58,31 +73,57 @@ class VisibilityParameters:
     hide_samples: int = 4
     show_after: float = 0.1
     show_samples: int = 3
+    min_confidence: float = 0.3
+    zero_is_unseen: bool = True
+    frozen_after: float = 0.25
+    max_speed: float = 20.0
+    jump_margin: float = 0.3
 
     def __post_init__(self) -> None:
         for name in ("silence_timeout", "hide_after", "show_after"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0) or (name == "silence_timeout" and value == 0):
                 raise ValueError(f"{name} is {value}, expected a time in seconds, above 0 for silence_timeout")
+        for name in ("min_confidence", "frozen_after", "max_speed", "jump_margin"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a number, 0 or more")
         for name in ("hide_samples", "show_samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1")
 
 
 def unseen_causes(
-    positions: NDArray[np.float64], tracked: NDArray[np.bool_], orientations: NDArray[np.float64] | None = None
+    positions: NDArray[np.float64],
+    tracked: NDArray[np.bool_],
+    orientations: NDArray[np.float64] | None = None,
+    confidence: NDArray[np.float64] | None = None,
+    *,
+    trusted: bool = True,
+    min_confidence: float = 0.0,
 ) -> NDArray[np.int8]:
-    """The first Cause that makes a sample unusable, per agent; SEEN for a good one.
+    """The first Cause that makes a sample unusable by itself, per agent; SEEN for a good one.
 
     Args:
         positions: f8[n, 3] (m).
         tracked: bool[n], the message's own flag, true where it has none.
-        orientations: f8[n, 4] quaternions (x, y, z, w), NaN rows where there is none. A NaN quaternion hides nobody.
+        orientations: f8[n, 4] quaternions (x, y, z, w), NaN rows where there is none. A NaN quaternion hides nobody
+            who is not at the origin.
+        confidence: f8[n], None where there is none.
+        trusted: the origin is a place like any other, but for a zero quaternion; else it stands for what is lost.
+        min_confidence: a sample of less is not seen.
     """
     causes = np.zeros(len(positions), dtype=np.int8)
-    if orientations is not None:
-        causes[~positions.any(axis=1) & ~orientations.any(axis=1)] = Cause.ZERO
+    lost = np.asarray(~positions.any(axis=1))
+    if lost.any():
+        if orientations is not None:
+            turned = np.isfinite(orientations).all(axis=1) & orientations[:, :3].any(axis=1)
+            lost &= ~(orientations.any(axis=1) if trusted else turned)
+        elif trusted:
+            lost[:] = False
+        causes[lost] = Cause.ZERO
     causes[~(np.abs(positions) < FARTHEST).all(axis=1)] = Cause.NOT_FINITE
+    if confidence is not None:
+        causes[~(confidence >= min_confidence)] = Cause.UNSURE
     causes[~tracked] = Cause.UNTRACKED
     return causes
 
@@ -194,7 +235,8 @@ class Visibility:
         enough = self.bad_count[bad] >= p.hide_samples
         shown = self.shown[bad]
         self.cause[bad] = causes[~seen]
-        hidden = bad[shown & enough & (stamp - self.last_good[bad] >= p.hide_after - STAMP_TOLERANCE)]
+        lasting = np.where(causes[~seen] == Cause.FROZEN, p.frozen_after, p.hide_after)
+        hidden = bad[shown & enough & (stamp - self.last_good[bad] >= lasting - STAMP_TOLERANCE)]
         broken = bad[~shown & enough & (self.run_count[bad] > 0)]
         self.shown[hidden] = False
         self._end_runs(broken)

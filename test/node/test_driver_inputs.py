@@ -26,7 +26,15 @@ def read(source, message, agent=""):
 def causes(sample) -> list[Cause]:
     """How each agent of a sample would be judged."""
     tracked = np.ones(len(sample.names), bool) if sample.tracked is None else sample.tracked
-    return [Cause(int(cause)) for cause in unseen_causes(sample.positions, tracked, sample.orientations)]
+    found = unseen_causes(
+        sample.positions,
+        tracked,
+        sample.orientations,
+        sample.confidence,
+        trusted=sample.trusted,
+        min_confidence=0.3,
+    )
+    return [Cause(int(cause)) for cause in found]
 
 
 def test_missing_packages_are_named_with_how_to_get_them():
@@ -70,12 +78,15 @@ def test_rigid_bodies_of_three_makers():
     sample = read(
         make_input("mocap4r2_msgs/msg/RigidBodies"),
         rigid_bodies(
-            seen=pose((1.0, 2.0, 3.0), QUARTER), vicon=pose((0.0, 0.0, 0.0), (0.0,) * 4), qualisys=pose((NAN,) * 3)
+            seen=pose((1.0, 2.0, 3.0), QUARTER),
+            vicon=pose((0.0, 0.0, 0.0), (0.0,) * 4),
+            vicon_too=pose((0.0, 0.0, 0.0)),
+            qualisys=pose((NAN,) * 3),
         ),
     )
-    assert sample.names == ["seen", "vicon", "qualisys"] and sample.complete
+    assert sample.names == ["seen", "vicon", "vicon_too", "qualisys"] and sample.complete
     assert sample.positions[0].tolist() == [1.0, 2.0, 3.0]
-    assert causes(sample) == [Cause.SEEN, Cause.ZERO, Cause.NOT_FINITE]
+    assert causes(sample) == [Cause.SEEN, Cause.ZERO, Cause.ZERO, Cause.NOT_FINITE]
 
 
 def test_mocap_markers_are_named_by_name_or_index():
@@ -149,6 +160,23 @@ def test_point_stamped():
     message = new("geometry_msgs/msg/PointStamped", header=header(), point=point(1.0, 2.0, 3.0))
     sample = read(make_input("geometry_msgs/msg/PointStamped"), message, "m1")
     assert sample.names == ("m1",) and sample.positions.tolist() == [[1.0, 2.0, 3.0]] and sample.orientations is None
+    assert causes(sample) == [Cause.SEEN]
+    message.point = point(0.0, 0.0, 0.0)
+    assert causes(read(make_input("geometry_msgs/msg/PointStamped"), message, "m1")) == [Cause.ZERO]
+
+
+def test_odometry_and_localisation_may_be_at_the_origin():
+    covered = new("geometry_msgs/msg/PoseWithCovariance", pose=pose((0.0, 0.0, 0.0)))
+    twisted = new("geometry_msgs/msg/TwistWithCovariance", twist=twist(1.0, 0.0, 0.0))
+    odometry = new("nav_msgs/msg/Odometry", header=header(), pose=covered, twist=twisted)
+    located = new("geometry_msgs/msg/PoseWithCovarianceStamped", header=header(), pose=covered)
+    for kind, message in (
+        ("nav_msgs/msg/Odometry", odometry),
+        ("geometry_msgs/msg/PoseWithCovarianceStamped", located),
+    ):
+        assert causes(read(make_input(kind), message, "r1")) == [Cause.SEEN]
+    covered.pose.orientation.w = 0.0
+    assert causes(read(make_input("nav_msgs/msg/Odometry"), odometry, "r1")) == [Cause.ZERO]
 
 
 def test_vicon_sends_zeros_for_a_lost_body():
@@ -230,6 +258,7 @@ def test_keypoints_are_named_by_their_ids():
     assert sample.names == ["nose", "left_shoulder", "right_ankle"]
     assert sample.confidence.tolist() == [0.9, 0.1, 0.5] and sample.positions[1].tolist() == [1.0, 2.0, 3.0]
     assert sample.stamp is None and sample.frame_id == "camera" and sample.complete
+    assert causes(sample) == [Cause.SEEN, Cause.UNSURE, Cause.SEEN]
     listed = make_input("yolo_msgs/msg/KeyPoint3DArray", ["top"])
     assert read(listed, message).names == ["top", "6", "17"]
 

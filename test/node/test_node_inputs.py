@@ -19,7 +19,7 @@ from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.inputs.pose import pose_sample
 from siha_ros.node.intake import INBOX, Intake
 from siha_ros.node.messages import to_time
-from siha_ros.node.parameters import INPUT_TYPES, ParameterError, Parameters
+from siha_ros.node.parameters import INPUT_TYPES, ParameterError, Parameters, window_parameters
 from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import Status
 
@@ -195,8 +195,9 @@ class Case:
 
     def __init__(self, source=INPUT_TYPES[0], names=None, **parameters) -> None:
         self.said: list[str] = []
-        self.window = SlidingWindow(0.1, 11, 2, names)
-        self.intake = Intake(self.window, Parameters.checked(parameters), "team", self.said.append)
+        checked = Parameters.checked(parameters)
+        self.window = SlidingWindow(0.1, 11, 2, names, window_parameters(checked))
+        self.intake = Intake(self.window, checked, "team", self.said.append)
         self.intake.source = make_input(source)
 
     def send(self, message, agent="r1", now=10.0, arrival=500.0) -> None:
@@ -288,6 +289,7 @@ def test_low_confidence_counts_as_untracked():
         case.send(frame, "")
     assert case.window.window().status.tolist()[0] == Status.VISIBLE
     assert case.window.window().status.tolist()[1] != Status.VISIBLE
+    assert case.window.window().reason[1] == "never seen: low confidence"
 
 
 def test_malformed_messages_are_dropped_and_said_once():
