@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ class TrainConfig:
             steps[stage] = section.steps or max(1, round(section.epochs * epoch))
             given = {key: value for key, value in vars(section).items() if key != "epochs"}
             schedules[stage] = Schedule(**given | {"validate_every": section.validate_every or epoch})
-        first = (self.warmup_epochs // self.refresh_epochs + 1) * self.refresh_epochs
+        first = (int(self.warmup_epochs / self.refresh_epochs + 1e-6) + 1) * self.refresh_epochs
         return TeamPlan(
             hidden_counts=(hidden,),
             visible_counts=(agents,),
@@ -175,6 +175,15 @@ def load_config(path: str | Path, options: Sequence[str] | None = None, settings
         set_key(content, key, yaml.safe_load(value), "--set")
     config = read_strictly(TrainConfig, content, str(file))
     return replace(config, options=None, usual=None)
+
+
+def changed(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:
+    """A config with other values of some keys, such as stages.nri.steps."""
+    content = asdict(config)
+    for key, value in settings.items():
+        set_key(content, key, value, "settings")
+    result: TrainConfig = read_strictly(TrainConfig, content, "settings")
+    return result
 
 
 def set_key(content: dict[str, Any], key: str, value: Any, where: str) -> None:

@@ -5,20 +5,24 @@ came to be.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 
-from offline_training.config import BODY, TrainConfig
+from offline_training.budget import CHECKS, WINDOWS, choose, measure
+from offline_training.config import BODY, TrainConfig, changed
 from offline_training.datasets.benchmarks import SYSTEMS, BodyScale, StateWindows, body_state_windows
 from offline_training.datasets.body import limbs
 from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import write_atomically
+from offline_training.stages.progress import say
 from offline_training.team import TeamModules, train_team
+from siha_ros.tables import columns
 
 
 def train_config(
@@ -26,28 +30,34 @@ def train_config(
     work: Path,
     data: Path | None = None,
     *,
-    scale: float = 1.0,
+    budget: float | None = None,
+    most: float = 1.0,
     device: str = "cpu",
     compiled: bool = False,
 ) -> dict[str, Any]:
     """Train in ``work``, going on from the checkpoints there.
 
-    data: folder of motion capture, for the system cmu. scale: multiplies every schedule. device, compiled: as in
+    data: folder of motion capture, for the system cmu. budget: seconds that all of it may take, at most ``most`` times
+    the config's schedule; what a first call chose for it is kept in ``budget.json``. device, compiled: as in
     :func:`train_team`. Writes ``weights/NAME`` (safetensors) of each network, ``result.json`` and curves; returns the
     content of ``result.json``: the config and, by stage, what its last validation said and what it cost. Of several
     processes the first one writes.
     """
+    if config.system != BODY and data is not None:
+        raise ValueError(f"--data: the data of {config.system} are simulated")
+    if config.system == BODY and data is None:
+        raise ValueError(f"system {BODY} needs --data FOLDER, with one .asf file and its .amc files")
+    noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
+    processes.agreed(lambda: claim(work, **noted))
+    if budget is not None:
+        config = fit_budget(config, work, data, budget, most, device, compiled)
     training, validation, hidden = load_windows(config, data)
     plan = config.plan(len(training), training.agents, hidden, len(validation))
-    noted = {"config": asdict(config), "scale": scale} | ({} if data is None else {"data": data.resolve()})
-    processes.agreed(lambda: claim(work, **noted))
     modules = train_team(
-        plan, training, validation, work, scale=scale, seed=config.seed, device=device, compiled=compiled
+        plan, training, validation, work, scale=1.0, seed=config.seed, device=device, compiled=compiled
     )
     windows = {"training": len(training), "validation": len(validation)}
-    return processes.agreed(
-        lambda: _write(work, modules, {"config": asdict(config), "scale": scale, "windows": windows})
-    )
+    return processes.agreed(lambda: _write(work, modules, {"config": asdict(config), "windows": windows}))
 
 
 def _write(work: Path, modules: TeamModules, made: dict[str, Any]) -> dict[str, Any]:
@@ -64,21 +74,59 @@ def _write(work: Path, modules: TeamModules, made: dict[str, Any]) -> dict[str, 
     return result
 
 
+def fit_budget(
+    config: TrainConfig, work: Path, data: Path | None, seconds: float, most: float, device: str, compiled: bool
+) -> TrainConfig:
+    """A config that takes about ``seconds``, from now, in data and training, by the pace measured here and now, or
+    once chosen for ``work``. Says what it chose."""
+    note = work / "budget.json"
+    if processes.agreed(note.exists):
+        return changed(config, processes.agreed(lambda: json.loads(note.read_text())["settings"]))
+    began = time.monotonic()
+    data_pace = 0.0
+    if config.system == BODY:
+        training, validation, hidden = load_windows(config, data)
+        windows, checks = len(training), len(validation)
+    else:
+        windows, checks = config.training, config.validation
+        load_windows(replace(config, training=64, validation=64), data)  # compiles the simulator where that is to be
+        simulated = time.monotonic()
+        probe = replace(config, training=min(WINDOWS, windows), validation=min(CHECKS, checks))
+        training, validation, hidden = load_windows(probe, data)
+        data_pace = (time.monotonic() - simulated) / (len(training) + len(validation))
+    plan = config.plan(len(training), training.agents, hidden, len(validation))
+    pace = measure(plan, training, validation, device, compiled)
+    left = seconds - (time.monotonic() - began)
+
+    def find() -> dict[str, Any]:
+        choice = choose(config, pace, left, windows=windows, checks=checks, data_pace=data_pace, most=most)
+        spent = 1 - left / seconds
+        say(f"{seconds / 60:.3g} min: {spent:.0%} went into the pace, the rest is {choice.scale:.3g} of the schedule")
+        rows = [["stage", "steps", "s a step", "minutes"]]
+        rows.append(["data", "", "", f"{choice.seconds['data'] / 60:.1f}"])
+        for stage, own in pace.items():
+            steps = choice.settings[f"stages.{stage}.steps"]
+            rows.append([stage, f"{steps}", f"{own.step:.3g}", f"{choice.seconds[stage] / 60:.1f}"])
+        for line in columns(rows):
+            say(line)
+        kept = {"seconds": seconds, "settings": choice.settings, "scale": choice.scale, "planned": choice.seconds}
+        write_atomically(note, lambda path: path.write_text(json.dumps(kept, indent=1) + "\n"))
+        return choice.settings
+
+    return changed(config, processes.agreed(find))
+
+
 def load_windows(config: TrainConfig, data: Path | None) -> tuple[StateWindows, StateWindows, int]:
     """Training and validation windows, and how many of their agents, the last ones, are hidden. Raises ValueError, in
     one line, for data that do not fit."""
     if config.system != BODY:
-        if data is not None:
-            raise ValueError(f"--data: the data of {config.system} are simulated")
         system, agents = SYSTEMS[config.system], config.visible + config.hidden
         training, validation = (
             system.windows(split, count, agents, config.frames, config.seed)
             for split, count in (("train", config.training), ("validation", config.validation))
         )
         return training, validation, config.hidden
-    assert config.mocap is not None
-    if data is None:
-        raise ValueError(f"system {BODY} needs --data FOLDER, with one .asf file and its .amc files")
+    assert config.mocap is not None and data is not None
     trials = load_subject(data)
     apart = {trial.name: trial.name.split("_")[-1] for trial in trials}
     held_out = config.mocap.validation + config.mocap.test

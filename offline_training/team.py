@@ -79,7 +79,7 @@ class TeamPlan:
 
     def schedule(self, stage: str, scale: float) -> Schedule:
         """Of a stage, ``scale`` times as long as it is planned."""
-        return replace(self.schedules[stage], steps=max(10, round(self.steps[stage] * scale)))
+        return replace(self.schedules[stage], steps=max(min(10, self.steps[stage]), round(self.steps[stage] * scale)))
 
 
 @dataclass

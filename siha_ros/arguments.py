@@ -31,11 +31,11 @@ def factor(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """Seconds of 2s, 500ms or 2."""
-    unit = 1e-3 if text.endswith("ms") else 1.0
-    seconds = float(text.removesuffix("ms").removesuffix("s")) * unit
+    """Seconds of 2s, 500ms, 20m, 3h or 2."""
+    unit = next((unit for unit in ("ms", "s", "m", "h") if text.endswith(unit)), "")
+    seconds = float(text.removesuffix(unit)) * {"ms": 1e-3, "m": 60.0, "h": 3600.0}.get(unit, 1.0)
     if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 2s or 500ms")
+        raise argparse.ArgumentTypeError(f"{text} is not a duration such as 2s, 500ms or 20m")
     return seconds
 
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import factor, positive, seed
+from siha_ros.arguments import duration, positive, seed
 from siha_ros.tables import columns
 
 COMMAND = "config"
+LONGEST = 100.0  # times the schedule with the usual options that a budget may buy; of the paper's never more than all
 
 
 def with_config(arguments: Sequence[str]) -> list[str]:
@@ -38,7 +39,13 @@ def config_options(train: Any) -> None:
     config.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="overrule a key, such as hidden=3 (repeatable)"
     )
-    config.add_argument("--scale", type=factor, default=1.0, help="multiplies the length of every stage (default: 1)")
+    config.add_argument(
+        "--budget",
+        type=duration,
+        default=None,
+        metavar="20m",
+        help="scale the schedule to this time, by the pace of a few steps of each stage on this machine",
+    )
     config.add_argument(
         "--work",
         type=Path,
@@ -68,7 +75,13 @@ def _run(options: argparse.Namespace) -> None:
     work = options.work or Path("training") / Path(options.config).stem
     with processes.joined():
         result = train_config(
-            config, work, options.data, scale=options.scale, device=_device(options.device), compiled=options.compile
+            config,
+            work,
+            options.data,
+            budget=options.budget,
+            most=1.0 if options.paper else LONGEST,
+            device=_device(options.device),
+            compiled=options.compile,
         )
         if processes.number() == 0:
             print("\n".join(columns(summary(result))))

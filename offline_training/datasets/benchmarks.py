@@ -45,6 +45,10 @@ class StateWindows:
         """A."""
         return self.all_states.shape[1]
 
+    def first(self, count: int) -> StateWindows:
+        """The first ``count`` of them, or all."""
+        return StateWindows(self.all_states[:count], None if self.edges is None else self.edges[:count], self.turned)
+
     def states(
         self, index: Tensor | slice, visible: int, rotate: torch.Generator | None = None, order: Tensor | None = None
     ) -> Tensor:

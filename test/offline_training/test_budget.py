@@ -1,0 +1,109 @@
+"""Schedules that fit a time: by hand from given paces, measured on small networks, and kept for a run that goes on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offline_training import configured
+from offline_training.budget import Pace, _refreshes, choose, measure
+from offline_training.config import changed, load_config
+from offline_training.configured import load_windows, train_config
+from offline_training.stages import hsp_sg
+
+PACE = {
+    "nri": Pace(step=0.5, check=0.001),
+    "nri_visible": Pace(step=0.25, check=0.001),
+    "hsp_sa": Pace(step=0.1, check=0.0005),
+    "hsp_sg": Pace(step=0.2, check=0.002, fill=0.0005),
+}
+TINY = [
+    "training=1200", "validation=30", "frames=16", "nri_batch=8", "hsp_batch=8", "nri.encoder_width=8",
+    "nri.decoder_width=8", "hsp.width=8", "visible_only=false",
+]  # fmt: skip
+
+
+def test_refreshes_by_hand():
+    """After 90, 100, ... of 500 epochs the cache is refreshed; after the last one there is no step to use it."""
+    assert _refreshes(500, 80, 10) == 41
+    assert _refreshes(500, 40, 20) == 22
+    assert _refreshes(500, 80, 200) == 2  # after 200 and 400
+    assert _refreshes(10, 8, 300) == 0
+
+
+@pytest.mark.parametrize("config", [load_config("springs"), load_config("charged", []), load_config("kuramoto")])
+@pytest.mark.parametrize("seconds", [600.0, 7200.0])
+def test_a_schedule_fills_its_time(config, seconds):
+    """What is chosen, added up anew by hand, is at most the time and nearly all of it."""
+    choice = choose(
+        config, PACE, seconds, windows=config.training, checks=config.validation, data_pace=0.0002, most=100.0
+    )
+    mine = changed(config, choice.settings)
+    plan = mine.plan(mine.training, 7, 2, mine.validation)
+    total = 0.0002 * (mine.training + mine.validation)
+    for stage, pace in PACE.items():
+        steps, every = plan.steps[stage], plan.schedules[stage].validate_every
+        assert steps // every >= 5
+        total += steps * pace.step + -(-steps // every) * mine.validation * pace.check
+    first, period = (
+        max(1, round(epochs * mine.training / mine.hsp_batch)) for epochs in (plan.warmup_epochs, plan.refresh_epochs)
+    )
+    refreshes = len(range(first, plan.steps["hsp_sg"], period))  # as hsp_sg.refresher counts
+    fill = 0.0005 * (mine.training + (mine.validation if mine.rounds is None else 0))
+    total += (1 + refreshes) * fill
+    assert refreshes >= 1 and (refreshes == 1 or refreshes * fill <= 0.25 * plan.steps["hsp_sg"] * PACE["hsp_sg"].step)
+    assert total == pytest.approx(sum(choice.seconds.values()), rel=0.03)
+    assert 0.9 * seconds < total <= seconds
+    whole = config.plan(config.training, 7, 2, config.validation).steps
+    assert (
+        plan.steps["nri"] / whole["nri"]
+        == pytest.approx(choice.scale, rel=0.1)
+        == pytest.approx(plan.steps["hsp_sa"] / whole["hsp_sa"], rel=0.1)
+    )
+    assert 10_000 <= mine.training <= config.training and 1000 <= mine.validation <= config.validation
+
+
+def test_a_long_time_buys_the_whole_schedule_and_more_only_where_it_may():
+    config = load_config("springs")
+    sizes = {"windows": config.training, "checks": config.validation, "data_pace": 1e-4}
+    choice = choose(config, PACE, 1e6, **sizes)
+    assert (
+        choice.scale == 1.0 and choice.settings["stages.nri.steps"] == 4500 and choice.settings["training"] == 200_000
+    )
+    assert choose(config, PACE, 1e6, **sizes, most=100.0).scale > 50
+    least = choose(config, PACE, 1.0, **sizes)
+    assert {least.settings[f"stages.{stage}.steps"] for stage in PACE} == {10}
+
+
+def test_pace_is_measured_on_few_steps_and_windows(monkeypatch, capsys):
+    config = load_config("springs", [], TINY)
+    training, validation, hidden = load_windows(config, None)
+    fills = []
+    fill = hsp_sg.StructureCache.fill
+    monkeypatch.setattr(
+        hsp_sg.StructureCache,
+        "fill",
+        lambda cache, hsp: (fills.append([n for _, n in cache.sets.values()]), fill(cache, hsp)),
+    )
+    pace = measure(config.plan(1200, 7, hidden, 30), training, validation, "cpu", False)
+    assert list(pace) == ["hsp_sa", "hsp_sg", "nri"] and fills == [[1024, 30]]
+    assert all(0 < own.step < 10 and 0 < own.check < 1 for own in pace.values())
+    assert pace["hsp_sg"].fill > 0 and pace["nri"].fill == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_choice_is_kept_for_a_run_that_goes_on(tmp_path, monkeypatch, capsys):
+    config = load_config("springs", ["short"], [*TINY, "hsp_batch=8"])
+    result = train_config(config, tmp_path, budget=1.0)
+    steps = {stage: row["step"] for stage, row in result["stages"].items()}
+    assert set(steps.values()) <= set(range(10, 30))
+    kept = json.loads((tmp_path / "budget.json").read_text())
+    assert kept["settings"]["stages.nri.steps"] == steps["nri"] and kept["seconds"] == 1.0
+    shown = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("0.0167 min: ") for line in shown)
+    assert any(line.split()[:2] == ["nri", str(steps["nri"])] for line in shown)
+    monkeypatch.setattr(configured, "measure", None)
+    assert train_config(config, tmp_path, budget=1.0)["stages"] == result["stages"]
+    with pytest.raises(ValueError, match="holds a training with budget 1.0"):
+        train_config(config, tmp_path, budget=2.0)
