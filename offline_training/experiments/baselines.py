@@ -17,8 +17,9 @@ from torch import Tensor
 
 from offline_training.experiments import table2
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import ROUNDS, Lab, Setting, space_of
-from offline_training.experiments.plain_methods import FloatArray, hidden_sets, hide, plain_methods
+from offline_training.experiments.deep_methods import MISSING, available, deep_methods
+from offline_training.experiments.lab import ROUNDS, Lab, space_of
+from offline_training.experiments.plain_methods import FloatArray, Method, hidden_sets, hide, plain_methods
 from offline_training.experiments.report import bars, short, table
 from offline_training.experiments.store import Trained
 from offline_training.systems.springs import FRAME_DT
@@ -36,6 +37,8 @@ NAMES = {
     "linear_interpolation": "linear interpolation",
     "ridge": "ridge",
     "pca": "PCA",
+    "saits": "SAITS",
+    "brits": "BRITS",
     "hsp_sa": "HSP-sa",
     "siha_paper": "SIHA",
 }
@@ -59,12 +62,14 @@ class Problem:
 def cells(lab: Lab, options: Options) -> list[Cell]:
     """Springs with 1 to 3 hidden agents, of those that are asked for, and the bodies of the motion-capture table where
     ``options.data`` has them."""
-    teams = [_springs(lab, options.setting("springs", hidden)) for hidden in COUNTS if hidden in options.hidden]
+    teams = [_springs(lab, options, hidden) for hidden in COUNTS if hidden in options.hidden]
     folders = table2.subjects(options) if options.data else []
     return teams + [_body(lab, options, folder, limb) for folder in folders for limb in table2.LIMBS]
 
 
-def _springs(lab: Lab, setting: Setting) -> Cell:
+def _springs(lab: Lab, options: Options, hidden: int) -> Cell:
+    setting = options.setting("springs", hidden)
+
     def run() -> dict[str, Any]:
         nri, sa, sg = lab.nri(setting), lab.hsp_sa(setting), lab.hsp_sg(setting)
         task, scale = lab.task(setting), space_of(setting).scale
@@ -77,10 +82,14 @@ def _springs(lab: Lab, setting: Setting) -> Cell:
             False,
             FRAME_DT * scale.velocity / scale.position,
         )
-        return {"system": "springs", "hidden": setting.hidden, "methods": all_methods(problem, nri, sa, sg)}
+        return {
+            "system": "springs",
+            "hidden": setting.hidden,
+            "methods": all_methods(problem, options.scale, nri, sa, sg),
+        }
 
-    options = {"setting": asdict(setting), "test": lab.test, "fitted": FITTED}
-    return Cell("baselines", setting.name, options, lab.needs(setting, "nri", "hsp_sa", "hsp_sg"), run)
+    options_of = {"setting": asdict(setting), "test": lab.test, "fitted": FITTED, "pypots": available()}
+    return Cell("baselines", setting.name, options_of, lab.needs(setting, "nri", "hsp_sa", "hsp_sg"), run)
 
 
 def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
@@ -92,35 +101,42 @@ def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
             for part in (data.training, data.validation, data.test)
         )
         problem = Problem(training[:: table2.STRIDE], validation, test, data.hidden, True, data.step)
-        found = all_methods(problem, trained.nri, trained.hsp_sa, trained.hsp_sg)
+        found = all_methods(problem, options.scale, trained.nri, trained.hsp_sa, trained.hsp_sg)
         return {"system": f"CMU {folder.name}", "hidden": limb, "methods": found}
 
     options_of = {"subject": folder.name, "limb": limb, "scale": options.scale, "seed": options.seed}
+    options_of["pypots"] = available()
     needs = table2.needs(folder.name, limb, options.scale)
     return Cell("baselines", f"{folder.name}_{limb}", options_of, needs, run)
 
 
 def all_methods(
     problem: Problem,
+    scale: float,
     nri: Trained[NRI],
     hsp_sa: Trained[HiddenStatePredictor],
     hsp_sg: Trained[HiddenStatePredictor],
 ) -> dict[str, dict[str, Any]]:
-    """The figures of the plain methods and of the networks."""
+    """The figures of the plain methods, of PyPOTS's where it is there, and of the networks. scale: of schedules."""
+    methods = plain_methods(problem.step)
+    if available():
+        methods |= deep_methods(scale)
+    else:
+        print(MISSING, flush=True)
     refinement = Refinement(hsp_sa.network, hsp_sg.network, nri.network, ROUNDS)
     costs = [nri.minutes, hsp_sa.minutes, hsp_sg.minutes]
-    return solve(problem) | {
+    return solve(problem, methods) | {
         "hsp_sa": network_row(problem, hsp_sa.network, costs[1:2]),
         "siha_paper": network_row(problem, lambda visible: refinement(visible).hidden, costs),
     }
 
 
-def solve(problem: Problem) -> dict[str, dict[str, Any]]:
-    """Of each plain method: for each set mse and its interval, seconds of training, and ms a window."""
+def solve(problem: Problem, methods: Mapping[str, Method]) -> dict[str, dict[str, Any]]:
+    """Of each method: for each set mse and its interval, seconds of training, and ms a window."""
     rows: dict[str, dict[str, Any]] = {}
     for which, seen in hidden_sets(problem.test.shape[2]).items():
         shown = hide(problem.test, problem.hidden, seen)
-        for name, method in plain_methods(problem.step).items():
+        for name, method in methods.items():
             began = perf_counter()
             method.fit(problem.training, problem.validation, problem.hidden, seen)
             fitted = perf_counter()
@@ -183,6 +199,7 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     return (
         "MSE of the hidden agents where they are not seen [95 % interval]; windows are answered in batches\n\n"
         + table(head, rows)
+        + (f"\n{MISSING}\n" if any(not one["options"]["pypots"] for one in results) else "")
     )
 
 

@@ -90,6 +90,6 @@ def test_sets_and_the_alignment_of_those_never_seen():
     assert errors(swapped, problem, sets["never"])["mse"] == 0  # without names either may be the other
     assert errors(swapped, problem, sets["lost"])["mse"] > 0.1
     assert errors(truth[:, 2:] + 0.5, problem, sets["lost"])["mse"] == pytest.approx(0.25)
-    rows = solve(problem)
+    rows = solve(problem, plain_methods(problem.step))
     assert set(rows) == {"last_value", "constant_velocity", "linear_interpolation", "ridge", "pca"}
     assert all(row[which]["train_seconds"] >= 0 for row in rows.values() for which in sets)
