@@ -22,7 +22,8 @@ from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_i
 from siha_ros.model.frame import with_differences
 from siha_ros.model.in_parts import sum_in_parts
 
-PAIRS_AT_ONCE = 4096  # of agents, in a part of a batch that is rolled out at once: what caches hold
+# Pairs of agents in a part of a batch that is rolled out at once: what a processor's cache holds; a GPU wants more.
+PAIRS_AT_ONCE = {"cpu": 2048, "cuda": 2**18}
 
 
 @dataclass
@@ -294,8 +295,7 @@ class NRI(nn.Module):
             begins, scale = list(range(0, frames - 1, every)), 1.0
         else:
             begins, scale = torch.randint(0, frames - every, (starts,)).tolist(), (frames - 1) / (starts * every)
-        size = max(1, PAIRS_AT_ONCE // (agents * (agents - 1)))
-        parts = [(begin, slice(first, first + size)) for begin in begins for first in range(0, batch, size)]
+        parts = self._parts(x, begins)
         squared = sum_in_parts(partial(self._squared, known), parts, [x, edges], list(self.decoder.parameters()))
         predicted = batch * agents * features * sum(min(every, frames - 1 - begin) for begin in begins)
         likelihood = scale * squared / (2 * config.variance) / (batch * agents)
@@ -305,17 +305,34 @@ class NRI(nn.Module):
         shown = {"mse": squared.detach() / predicted, "nll": likelihood.detach(), "kl": divergence.detach()}
         return likelihood + divergence, shown
 
-    def _squared(self, known: Tensor | None, x: Tensor, edges: Tensor, begin: int, samples: slice) -> Tensor:
-        """Sum of the squared errors of roll-outs of some samples, from their states in frame ``begin``."""
-        x, edges = x[samples], edges[samples]
-        state, target = x[:, :, begin], x[:, :, begin + 1 : begin + 1 + self.config.teacher_forcing]
+    def _parts(self, x: Tensor, begins: list[int]) -> list[tuple[list[int], slice]]:
+        """Roll-outs of all samples from the frames ``begins``, as parts of some frames and samples: as large as
+        :data:`PAIRS_AT_ONCE` says, and all of a part go over as many frames."""
+        (batch, agents, frames, _), every = x.shape, self.config.teacher_forcing
+        pairs = PAIRS_AT_ONCE[x.device.type] // (agents * (agents - 1))
+        samples = min(batch, max(1, pairs))
+        together = max(1, pairs // samples)
+        whole = [begin for begin in begins if begin + every < frames]
+        groups = [whole[first : first + together] for first in range(0, len(whole), together)]
+        groups += [[begin] for begin in begins if begin + every >= frames]
+        return [(group, slice(first, first + samples)) for group in groups for first in range(0, batch, samples)]
+
+    def _squared(self, known: Tensor | None, x: Tensor, edges: Tensor, begins: list[int], samples: slice) -> Tensor:
+        """Sum of the squared errors of roll-outs of some samples from their states in the frames ``begins``."""
+        x, edges = x[samples], edges[samples].unsqueeze(1)
+        state, target = x[:, :, begins].transpose(1, 2), _ahead(x, begins, self.config.teacher_forcing)
         rolled = []
-        for _ in range(target.shape[2]):
+        for _ in range(target.shape[3]):
             state = self.decoder(state, edges)
             rolled.append(state)
-        squared = (torch.stack(rolled, 2) - target).square()
+        squared = (torch.stack(rolled, 3) - target).square()
         if known is not None:
             known = known[samples]
-            whole = known[:, :, begin].flatten(1).all(1)
-            squared = squared * (known[:, :, begin + 1 : begin + 1 + target.shape[2]] & whole[:, None, None, None])
+            whole = known[:, :, begins].all(3).all(1)[:, :, None, None, None]
+            squared = squared * (_ahead(known, begins, self.config.teacher_forcing) & whole)
         return squared.sum()
+
+
+def _ahead(x: Tensor, begins: list[int], steps: int) -> Tensor:
+    """The ``steps`` frames, or those there are, after each of S frames: ``[B, A, T, D]`` to ``[B, S, A, steps, D]``."""
+    return torch.stack([x[:, :, begin + 1 : begin + 1 + steps] for begin in begins], 1)

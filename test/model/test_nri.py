@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from siha_ros.model.edges import incoming_to_matrix, matrix_to_incoming
-from siha_ros.model.nri import NRI, NRIConfig, PairLinear
+from siha_ros.model.nri import NRI, PAIRS_AT_ONCE, NRIConfig, PairLinear
 
 AGENTS, FRAMES, FEATURES = 4, 14, 3
 
@@ -393,22 +393,22 @@ def loss_and_gradients(nri, loss, x):
     return [value, *torch.autograd.grad(value, [x, *nri.parameters()])]
 
 
-@pytest.mark.parametrize("pairs", [1, 25, 10_000])
+@pytest.mark.parametrize("pairs", [1, 25, 80, 10_000])
 @pytest.mark.parametrize("options", [{}, {"edge_types": 3, "skip_first": False}, {"tied": True}])
 def test_loss_and_its_gradients_are_those_of_the_plain_form(monkeypatch, pairs, options):
-    """In parts of one sample, of two, and whole."""
-    monkeypatch.setattr("siha_ros.model.nri.PAIRS_AT_ONCE", pairs)
+    """In parts of one sample, of two, of all samples from two frames, and as whole as can be."""
+    monkeypatch.setitem(PAIRS_AT_ONCE, "cpu", pairs)
     nri = make_nri(teacher_forcing=4, **options).train()
     x = trajectories().requires_grad_()
     found = loss_and_gradients(nri, lambda: nri.elbo_loss(x)[0], x)
     if not nri.config.tied:  # whose logits the reference does not know
         expected = loss_and_gradients(nri, lambda: plain_loss(nri, x, 4), x)
     else:
-        monkeypatch.setattr("siha_ros.model.nri.PAIRS_AT_ONCE", 10_000)
+        monkeypatch.setitem(PAIRS_AT_ONCE, "cpu", 10_000)
         expected = loss_and_gradients(nri, lambda: nri.elbo_loss(x)[0], x)
     for one, other in zip(found, expected, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * float(other.detach().abs().max()))
-    assert all(float(gradient.abs().max()) > 0 for gradient in found)
+    assert all(float(gradient.detach().abs().max()) > 0 for gradient in found)
 
 
 def test_parts_of_a_batch_with_gaps_and_random_starts_add_up(monkeypatch):
@@ -416,7 +416,7 @@ def test_parts_of_a_batch_with_gaps_and_random_starts_add_up(monkeypatch):
     known = torch.rand(x.shape) > 0.02
     results = []
     for pairs in (1, 10_000):
-        monkeypatch.setattr("siha_ros.model.nri.PAIRS_AT_ONCE", pairs)
+        monkeypatch.setitem(PAIRS_AT_ONCE, "cpu", pairs)
         results.append(loss_and_gradients(nri, lambda: nri.elbo_loss(x, 3, known)[0], x))
     for one, other in zip(*results, strict=True):
         assert torch.allclose(one, other, rtol=1e-5, atol=1e-6 * float(other.detach().abs().max()))
@@ -451,7 +451,7 @@ def test_random_starts_are_unbiased():
     costs = [(x[:, :, begin + 1 : begin + 4] - x[:, :, begin : begin + 1]).square().sum() / 6 for begin in range(6)]
     expected = float(torch.stack(costs).mean()) * 8 / 3
     with torch.no_grad():
-        assert float(nri.elbo_loss(x, 2000)[1]["nll"]) == pytest.approx(expected, rel=0.1)
+        assert float(nri.elbo_loss(x, 10_000)[1]["nll"]) == pytest.approx(expected, rel=0.05)
 
 
 # Sampling
