@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from siha_ros.viewer.curves import plotted, with_cursor
 from siha_ros.viewer.layers import BallLayer, BandLayer, LineLayer, TubeLayer
-from siha_ros.viewer.panel import edges_html, legend_html, strip_html, summary_html
+from siha_ros.viewer.panel import agents_html, edges_html, headline_html, legend_html, strip_html
 from siha_ros.viewer.playback import Playback
 from siha_ros.viewer.scene import STATUS_COLOURS, Scene, View
 from siha_ros.viewer.scene_state import SceneState
@@ -32,6 +32,7 @@ PLOT_PERIOD = 0.5  # s
 HIDDEN = STATUS_COLOURS[Status.HIDDEN]
 VISIBLE = STATUS_COLOURS[Status.VISIBLE]
 FOLLOWING = 0.15  # share of the way to the group that the picture moves per update
+THIN = 0.25  # share of its radius that an influence has left where it arrives
 FIELD_OF_VIEW = np.deg2rad(38)
 TIME: dict[str, Any] = {"label": "s"}
 CURSOR_CURVE: dict[str, Any] = {"label": "shown", "stroke": "#9ca3af", "width": 1}
@@ -40,6 +41,7 @@ ERROR_CURVE: dict[str, Any] = {"label": "error", "stroke": "#111827", "width": 2
 LATENCY_CURVE: dict[str, Any] = {"label": "latency", "stroke": "#546278", "width": 1.5}
 FROM_ZERO: Any = {"min": {"pad": 0, "soft": 0, "mode": 1}, "max": {"pad": 0.1, "soft": 1, "mode": 1}}
 TIME_STEP = 0.01  # s
+SETTLES_IN = 0.5  # s: then a slider that a value on its way has overtaken in the browser is set right
 SPEEDS = {"0.1 ×": 0.1, "0.25 ×": 0.25, "0.5 ×": 0.5, "1 ×": 1.0, "2 ×": 2.0, "5 ×": 5.0}
 VIEW_DIRECTION = np.array([0.25, -1.0, 0.85]) / np.linalg.norm([0.25, -1.0, 0.85])
 ABOVE = np.array([0.0, -0.001, 1.0])
@@ -69,7 +71,8 @@ class BrowserView:
         self.url = f"http://{'localhost' if host == '0.0.0.0' else host}:{self._server.get_port()}"
         self._view = View()
         self._drawn: tuple[float | None, View] | None = None
-        self._asked = False
+        self._asked = False  # by the user, for another picture
+        self._slid: float | None = None  # when the user last moved the time (steady clock, s)
         self._framed: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
         self._last_update = time.monotonic()
         self._last_panel = self._last_plot = -np.inf
@@ -94,7 +97,7 @@ class BrowserView:
         scene = None if still else self._state.scene(self._view, at)
         with self._server.atomic():
             if scene is not None:
-                self._draw(scene)
+                self._draw(scene, at_once=asked)
                 self._drawn = (at, self._view) if self._settled else None
             if asked or now - self._last_panel >= PANEL_PERIOD:
                 self._last_panel = now
@@ -132,11 +135,12 @@ class BrowserView:
             fade_distance=60.0,
             shadow_opacity=0.18,
         )
+        self._origin = scene.add_frame("/siha/origin", axes_length=0.3, axes_radius=0.008, origin_radius=0.012)
         self._agents = BallLayer(scene, "/siha/agents")
         self._ghosts = BallLayer(scene, "/siha/truth", opacity=0.35, shadow=False)
         self._bones = TubeLayer(scene, "/siha/bones")
         self._ghost_bones = TubeLayer(scene, "/siha/truth_bones", opacity=0.3, shadow=False)
-        self._edges = TubeLayer(scene, "/siha/edges", opacity=1.0, shadow=False)
+        self._edges = TubeLayer(scene, "/siha/edges", opacity=1.0, shadow=False, end=THIN)
         self._trails = LineLayer(scene, "/siha/trails", thickness=3.0)
         self._forecast = LineLayer(scene, "/siha/forecast", thickness=2.0)
         self._misses = LineLayer(scene, "/siha/misses", thickness=1.5)
@@ -154,12 +158,12 @@ class BrowserView:
 
     def _build_panel(self) -> None:
         gui = self._server.gui
-        gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium", brand_color=VISIBLE)
+        gui.configure_theme(show_logo=False, show_share_button=False, control_width="large", brand_color=VISIBLE)
         gui.main_panel.dock_right()
-        self._text = gui.add_html(summary_html(self._state.summary(time.monotonic())))
+        self._headline = gui.add_html(headline_html(self._state.summary(time.monotonic())))
         with gui.add_folder("Time"):
             self._build_time()
-        gui.add_html(legend_html())
+        self._agent_table = gui.add_html("")
         error = "hidden: error (line), 95 % radius (dashes), cm"
         self._error_plot = self._add_plot(error, (SPREAD_CURVE, CURSOR_CURVE), height=150)
         self._latency_plot = self._add_plot("latency, ms", (LATENCY_CURVE, CURSOR_CURVE), height=110)
@@ -167,6 +171,7 @@ class BrowserView:
             self._focus = gui.add_dropdown("Edges of", (EVERYONE,), initial_value=EVERYONE)
             threshold = gui.add_slider("Probability from", min=0.0, max=1.0, step=0.05, initial_value=0.5)
             self._edge_table = gui.add_html("")
+        gui.add_html(legend_html())
         with gui.add_folder("Show"):
             for layer, title in (
                 ("edges", "Interaction graph"),
@@ -180,7 +185,7 @@ class BrowserView:
                 self._add_check_box(layer, title)
         with gui.add_folder("Camera"):
             self._follow = gui.add_checkbox("Follow the group", initial_value=False)
-            camera = gui.add_button_group("Group", ("whole", "from above"))
+            camera = gui.add_button_group("Look at it", ("whole", "from above"))
 
         @camera.on_click
         def _(event: viser.GuiEvent) -> None:
@@ -209,7 +214,7 @@ class BrowserView:
         self._strip = gui.add_html("")
         self._slider = gui.add_slider("Time, s", min=0.0, max=1.0, step=TIME_STEP, initial_value=0.0)
         self._play = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
-        step = gui.add_button_group("Step", ("‹ one", "one ›"))
+        step = gui.add_button_group("Step", ("‹ back", "next ›"))
         jump = gui.add_button_group("Go to", ("begin", "‹ loss", "loss ›", "end"))
         speed = gui.add_dropdown("Speed", tuple(SPEEDS), initial_value="1 ×")
 
@@ -217,6 +222,7 @@ class BrowserView:
         def _(event: viser.GuiEvent) -> None:
             if event.client is not None and self._state.origin is not None:  # not the one that this class set
                 playback.seek(self._state.origin + float(self._slider.value))
+                self._slid = time.monotonic()
                 self._asked = True
 
         @self._play.on_click
@@ -227,7 +233,7 @@ class BrowserView:
         @step.on_click
         def _(_: viser.GuiEvent) -> None:
             if playback.at is not None:
-                playback.seek(self._state.step(playback.at, 1 if step.value == "one ›" else -1))
+                playback.seek(self._state.step(playback.at, 1 if step.value == "next ›" else -1))
                 self._asked = True
 
         @jump.on_click
@@ -299,14 +305,15 @@ class BrowserView:
         self, scene: Scene, direction: NDArray[np.float64] = VIEW_DIRECTION
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         target = scene.centre + self._root.position
-        distance = 0.9 * scene.extent / np.tan(FIELD_OF_VIEW / 2)
+        upright = len(scene.bones.starts) > 0  # a team lies flat, and is seen from the side
+        distance = (1.25 if upright else 0.9) * scene.extent / np.tan(FIELD_OF_VIEW / 2)
         return target + distance * direction, target
 
-    def _draw(self, scene: Scene) -> None:
+    def _draw(self, scene: Scene, at_once: bool) -> None:
         if self._framed is None:
             self._follow.value = len(scene.bones.starts) > 0  # type: ignore[misc]  # bodies walk out of the picture
         shift = -scene.centre * [1, 1, 0] if self._follow.value else np.zeros(3)
-        step = 1.0 if self._framed is None else FOLLOWING
+        step = 1.0 if at_once or self._framed is None else FOLLOWING
         way = step * (shift - self._root.position)
         self._root.position = self._root.position + way
         self._settled = bool(np.abs(way).max() < 1e-3)
@@ -315,7 +322,7 @@ class BrowserView:
             self._framed = self._camera(scene)
             for client in self._server.get_clients().values():
                 self._frame_client(client)
-        self._grid.position = (0.0, 0.0, scene.ground)
+        self._grid.position = self._origin.position = (0.0, 0.0, scene.ground)
         self._agents.draw(scene.agents)
         self._spread.draw(scene.spread)
         self._ghosts.draw(scene.ghosts)
@@ -348,7 +355,8 @@ class BrowserView:
             self._labels[key].visible = False
 
     def _fill_panel(self, now: float, at: float | None) -> None:
-        self._text.content = summary_html(self._state.summary(now, at))
+        summary = self._state.summary(now, at)
+        self._headline.content, self._agent_table.content = headline_html(summary), agents_html(summary.rows)
         options = (EVERYONE, *self._state.names())
         if options != tuple(self._focus.options):
             self._focus.options = options
@@ -358,11 +366,17 @@ class BrowserView:
         if span is None or shown is None or origin is None:
             return
         self._slider.min, self._slider.max = _rounded(span[0] - origin), _rounded(span[1] - origin)
-        self._slider.value = _rounded(shown - origin)  # type: ignore[misc]
+        self._set_slider(now, _rounded(shown - origin))
         playing = self._playback.playing
         self._play.label = "Pause" if playing else "Play"
         self._play.icon = viser.Icon.PLAYER_PAUSE if playing else viser.Icon.PLAYER_PLAY
         self._strip.content = strip_html(self._state.history(), *span, shown)
+
+    def _set_slider(self, now: float, value: float) -> None:
+        if self._slid is not None and now - self._slid > SETTLES_IN:
+            self._slid = None
+            self._slider.value = value + TIME_STEP  # type: ignore[misc]  # what is equal would not be sent
+        self._slider.value = value  # type: ignore[misc]
 
     def _fill_plots(self) -> None:
         history, shown, origin = self._state.history(), self._playback.at, self._state.origin

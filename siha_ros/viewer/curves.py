@@ -12,7 +12,7 @@ from siha_ros.viewer.scene_state import History
 
 PLOT_SECONDS = 60.0  # of the memory
 PLOT_AHEAD = 15.0  # s of them after the time shown, where there is as much
-PLOT_POINTS = 500
+PLOT_POINTS = 200
 
 
 def plotted(history: History, shown: float, origin: float) -> History:
@@ -36,10 +36,10 @@ def plotted(history: History, shown: float, origin: float) -> History:
 
 
 def with_cursor(time: Floats, lines: list[Floats], at: float) -> tuple[Floats, ...]:
-    """Data of a plot: time f8[N], the lines f8[N] of each, and a last line that stands upright at a time."""
-    place = int(np.searchsorted(time, at))
-    height = max((float(np.nanmax(line)) for line in lines if not np.isnan(line).all()), default=0.0)
-    upright = np.insert(np.full(len(time), np.nan), [place, place], [0.0, max(height, 1.0)])
-    there = [float(np.interp(at, time, line)) for line in lines]
-    moved = [np.insert(line, [place, place], value) for line, value in zip(lines, there, strict=True)]
-    return np.insert(time, [place, place], at), *moved, upright
+    """Data of a plot: time f8[N], the lines f8[N] of each, and a last line that stands upright at a time. What is not
+    known is drawn as 0: NaN would leave the plot empty."""
+    place = [int(np.searchsorted(time, at))] * 3
+    lines = [np.nan_to_num(line) for line in lines]
+    upright = np.insert(np.zeros(len(time)), place, [0.0, max(1.0, *(float(line.max()) for line in lines)), 0.0])
+    moved = [np.insert(line, place, float(np.interp(at, time, line))) for line in lines]
+    return np.insert(time, place, at), *moved, upright

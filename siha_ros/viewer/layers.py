@@ -34,10 +34,12 @@ class BallLayer:
 
 
 class TubeLayer:
-    """Any number of tubes as instances of one mesh."""
+    """Any number of tubes as instances of one mesh; `end` is the share of its radius that each has left at its end."""
 
-    def __init__(self, scene: viser.SceneApi, name: str, opacity: float | None = None, shadow: bool = True) -> None:
-        vertices, faces = unit_tube()
+    def __init__(
+        self, scene: viser.SceneApi, name: str, opacity: float | None = None, shadow: bool = True, end: float = 1.0
+    ) -> None:
+        vertices, faces = unit_tube(end)
         self._handle = _add_instances(scene, name, vertices, faces, opacity, shadow, each_opacity=True)
 
     def draw(self, tubes: Tubes) -> None:
@@ -161,11 +163,11 @@ def unit_ball(rings: int = 16, sectors: int = 24) -> tuple[NDArray[np.float64], 
     return np.stack([x, y, z], axis=-1).reshape(-1, 3), _strip_faces(rings, sectors)
 
 
-def unit_tube(sectors: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """An open tube of radius 1 from z = 0 to z = 1: vertices [V, 3], triangles [F, 3]."""
+def unit_tube(end: float = 1.0, sectors: int = 10) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """An open tube of radius 1 at z = 0 and of radius `end` at z = 1: vertices [V, 3], triangles [F, 3]."""
     around = np.linspace(0, 2 * np.pi, sectors, endpoint=False)
     circle = np.stack([np.cos(around), np.sin(around), np.zeros(sectors)], axis=1)
-    return np.concatenate([circle + [0, 0, 1], circle]), _strip_faces(1, sectors)
+    return np.concatenate([circle * [end, end, 0] + [0, 0, 1], circle]), _strip_faces(1, sectors)
 
 
 def _strip_faces(rings: int, sectors: int) -> NDArray[np.int64]:

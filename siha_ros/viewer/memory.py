@@ -30,6 +30,7 @@ class States:
         names: [A] agent names; status: int8[A] values of Status; reason: [A] one line each, "" for none.
         positions: f8[A, 3] (m); position_95: f8[A] radius (m); since_seen: f8[A] (s), -1 where never seen.
         latency: from the arrival of the newest observation to the message (s).
+        bundle: name of the trained model; frame_id: of all positions.
     """
 
     stamp: float
@@ -42,6 +43,7 @@ class States:
     since_seen: Floats
     latency: float = 0.0
     bundle: str = ""
+    frame_id: str = ""
 
     @property
     def hidden(self) -> NDArray[np.bool_]:

@@ -31,6 +31,7 @@ def states_of(message: Any) -> States:
         since_seen=np.array([agent.time_since_seen for agent in agents]),
         latency=message.latency,
         bundle=message.bundle,
+        frame_id=message.header.frame_id,
     )
 
 

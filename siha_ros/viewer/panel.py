@@ -26,12 +26,14 @@ _WORDS = {
 }
 
 
-def summary_html(summary: Summary) -> str:
-    """Headline, numbers and the table of agents that are not plainly seen."""
-    return (
-        f'<div style="font-size:13px;line-height:1.35;padding:2px 16px 2px 8px;color:#1f2937">'
-        f"{_headline(summary)}{_numbers(summary)}{_table(summary.rows)}</div>"
-    )
+def headline_html(summary: Summary) -> str:
+    """How many are hidden, and the numbers; always of one height, so that what lies below keeps its place."""
+    return _text(_headline(summary) + _source(summary) + _numbers(summary))
+
+
+def agents_html(rows: list[AgentRow]) -> str:
+    """The table of agents that are not plainly seen."""
+    return _text(_table(rows) if rows else _small("All agents are seen."))
 
 
 def strip_html(history: History | None, begin: float, end: float, at: float) -> str:
@@ -90,8 +92,10 @@ def legend_html() -> str:
         (_dot(HIDDEN, 0.25), "holds it with 95 %"),
         (_dot(TRUTH_COLOUR, 0.3), "where it truly is"),
         (_bar(HIDDEN, 0.3), "forecast ± 1 deviation"),
-        (_bar(EDGE_COLOUR), "influence"),
-        (_bar(EDGE_HIDDEN_COLOUR), "influence of or on a hidden one"),
+        (_bar(EDGE_COLOUR), "influence: thick to thin"),
+        (_bar(EDGE_HIDDEN_COLOUR), "of or on a hidden one"),
+        (_bar((190, 196, 206)), "grid, 1 m and 5 m"),
+        (_bar((220, 40, 40), width=4) + _bar((40, 160, 60), width=4), "x and y of the frame"),
     ]
     cells = "".join(
         f'<div style="display:flex;align-items:center;gap:6px">{mark}<span>{text}</span></div>'
@@ -118,6 +122,14 @@ def _headline(summary: Summary) -> str:
     return _big(f"All {summary.agents} seen", _css(STATUS_COLOURS[Status.VISIBLE]))
 
 
+def _text(content: str) -> str:
+    return f'<div style="font-size:13px;line-height:1.35;padding:2px 16px 2px 8px;color:#1f2937">{content}</div>'
+
+
+def _source(summary: Summary) -> str:
+    return f'<div style="font-size:11px;height:15px;overflow:hidden;color:{GREY}">{escape(summary.source)}</div>'
+
+
 def _numbers(summary: Summary) -> str:
     pieces = []
     if summary.error is not None:
@@ -134,8 +146,6 @@ def _numbers(summary: Summary) -> str:
 
 
 def _table(rows: list[AgentRow]) -> str:
-    if not rows:
-        return ""
     rows = sorted(rows, key=lambda row: row.status != Status.HIDDEN)
     with_error = any(row.error is not None for row in rows)
     head = "".join(
@@ -194,5 +204,5 @@ def _dot(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
     )
 
 
-def _bar(colour: tuple[int, int, int], opacity: float = 1.0) -> str:
-    return f'<span style="flex:none;width:14px;height:4px;background:{_css(colour, opacity)}"></span>'
+def _bar(colour: tuple[int, int, int], opacity: float = 1.0, width: int = 14) -> str:
+    return f'<span style="flex:none;width:{width}px;height:4px;background:{_css(colour, opacity)}"></span>'

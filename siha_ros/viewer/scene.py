@@ -32,7 +32,8 @@ BONE_COLOUR: Colour = (92, 140, 180)
 TRUTH_COLOUR: Colour = (40, 44, 52)
 BACKGROUND: Colour = (255, 255, 255)
 
-CROWD = 12  # above this many agents only hidden ones and the ends of limbs get trails, forecasts and names
+CROWD = 12  # above this many agents only one hidden one of a limb and the ends of limbs get trails, forecasts and names
+CROWD_EDGES = 3  # and only so many of the strongest influences on each hidden agent are drawn
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Scene:
 
     Attributes:
         spread: balls that hold a hidden agent with 95 %.
-        edges: each half a tube, from the sender to the middle of the edge: a one-way influence is half a tube.
+        edges: from the sender to the receiver.
         bands_seen, bands_hidden: forecasts of seen and of hidden agents, one standard deviation wide on each side.
         ghosts, ghost_bones, misses: the truth of agents that are not seen, and the way from the estimate to it.
         labels: by a key that stays the same from frame to frame; names: of the agents' balls.
@@ -224,8 +225,9 @@ def _marked(group: Group, view: View) -> list[int]:
     index = [int(i) for i in np.flatnonzero(states.drawable)]
     if len(states.names) <= CROWD:
         return index
-    ends = chain_ends(len(states.names), group.figure.bones)
-    return [i for i in index if i in ends or states.hidden[i] or states.names[i] == view.focus]
+    shown = chain_ends(len(states.names), group.figure.bones)
+    shown |= _limb_ends(group)
+    return [i for i in index if i in shown or states.names[i] == view.focus]
 
 
 def _edges(group: Group, view: View) -> Tubes:
@@ -243,14 +245,14 @@ def _edges(group: Group, view: View) -> Tubes:
         focus = agent == place[view.focus]
         wanted &= focus[:, None] | focus[None, :]
     elif len(states.names) > CROWD:
-        wanted &= touches_hidden
+        rank = np.argsort(np.argsort(-probability, axis=0, kind="stable"), axis=0)
+        wanted &= states.hidden[agent][None, :] & (rank < CROWD_EDGES)
     sender, receiver = np.nonzero(wanted)
-    start, end = states.positions[agent[sender]], states.positions[agent[receiver]]
     strength = probability[sender, receiver]
     return Tubes(
-        starts=start,
-        ends=0.5 * (start + end),
-        radii=group.figure.radius * (0.06 + 0.14 * strength),
+        starts=states.positions[agent[sender]],
+        ends=states.positions[agent[receiver]],
+        radii=group.figure.radius * (0.08 + 0.2 * strength),
         colours=np.where(touches_hidden[sender, receiver][:, None], EDGE_HIDDEN_COLOUR, EDGE_COLOUR).astype(np.uint8),
         opacities=0.1 + 0.8 * strength**2,
     )
@@ -322,28 +324,28 @@ def _labels(group: Group, marked: list[int], focus: str | None) -> dict[str, Lab
     """Name tags; a crowd's would cover the picture, so there only one of each hidden limb and the focus are named."""
     states = group.states
     if len(states.names) > CROWD:
-        one_of_limb = set(_limb_ends(group, [i for i in marked if states.hidden[i]]))
+        one_of_limb = _limb_ends(group)
         marked = [i for i in marked if i in one_of_limb or states.names[i] == focus]
     labels = {}
     for i in marked:
         text = states.names[i]
         if states.hidden[i]:
-            text += f" · hidden {max(states.since_seen[i], 0):.0f} s · ±{100 * states.position_95[i]:.0f} cm"
+            text += f" · hidden {max(states.since_seen[i], 0):.1f} s · ±{100 * states.position_95[i]:.0f} cm"
         labels[f"{states.group}/{i}"] = Label(text, states.positions[i] + [0, 0, 1.6 * group.figure.radius])
     return labels
 
 
-def _limb_ends(group: Group, hidden: list[int]) -> list[int]:
+def _limb_ends(group: Group) -> set[int]:
     """Of each set of hidden agents that hang together by bones, the first that ends a limb, else the first."""
+    hidden = np.flatnonzero(group.states.hidden & group.states.drawable).tolist()
     ends = chain_ends(len(group.states.names), group.figure.bones)
     limb = {i: i for i in hidden}  # to the smallest index of the limb
-
     for _ in hidden:
         for a, b in group.figure.bones:
             if a in limb and b in limb:
                 limb[a] = limb[b] = min(limb[a], limb[b])
-    members = [[i for i in hidden if limb[i] == first] for first in sorted(set(limb.values()))]
-    return [next((i for i in joints if i in ends), joints[0]) for joints in members]
+    members = [[i for i in hidden if limb[i] == first] for first in set(limb.values())]
+    return {next((i for i in joints if i in ends), joints[0]) for joints in members}
 
 
 def _spread(states: States, hidden: NDArray[np.bool_]) -> Balls:

@@ -62,6 +62,7 @@ class Summary:
     """What the side panel says.
 
     Attributes:
+        source: groups, bundles and frames of what is shown.
         silent: time since the last states arrived (s), None before the first; 0 for a time of the past.
         rate: states per second of each group (Hz of the stream's time); latency: median of the last seconds (ms).
         agents: number of agents in all groups; rows: the agents that are not plainly visible.
@@ -70,8 +71,8 @@ class Summary:
             None where unknown.
     """
 
+    source: str
     silent: float | None
-    bundle: str
     rate: float
     latency: float
     agents: int
@@ -225,8 +226,8 @@ class SceneState:
             rates = [0.0] if silent is None or silent > RATE_WINDOW else [_rate(some) for some in recent]
             edges_seen, edges_hidden = self._right_edges(groups)
             return Summary(
+                source=_source([group.states for group in groups]),
                 silent=silent,
-                bundle=", ".join(dict.fromkeys(group.states.bundle for group in groups if group.states.bundle)),
                 rate=float(np.mean(rates)),
                 latency=float(np.median(latencies)) if latencies else 0.0,
                 agents=sum(len(group.states.names) for group in groups),
@@ -428,6 +429,12 @@ def _rms(values: Floats) -> float:
 def _percent(parts: list[NDArray[np.bool_]]) -> float | None:
     right = np.concatenate(parts) if parts else np.empty(0, dtype=bool)
     return 100 * float(right.mean()) if len(right) else None
+
+
+def _source(shown: list[States]) -> str:
+    """Groups, bundles and frames, each once."""
+    parts = ([s.group for s in shown], [s.bundle for s in shown], [f"frame {s.frame_id}" for s in shown if s.frame_id])
+    return " · ".join(filter(None, (", ".join(dict.fromkeys(filter(None, part))) for part in parts)))
 
 
 def _rate(recent: list[States]) -> float:

@@ -35,7 +35,9 @@ def test_linear_light_of_srgb():
     np.testing.assert_array_equal(linear_colours(np.array([[0, 255, 188]], dtype=np.uint8)), [[0, 255, 128]])
 
 
-@pytest.mark.parametrize(("mesh", "centre"), [(unit_ball(), [0, 0, 0]), (unit_tube(), [0, 0, 0.5])])
+@pytest.mark.parametrize(
+    ("mesh", "centre"), [(unit_ball(), [0, 0, 0]), (unit_tube(), [0, 0, 0.5]), (unit_tube(0.25), [0, 0, 0.5])]
+)
 def test_triangles_face_outwards(mesh, centre):
     vertices, triangles = mesh
     a, b, c = (vertices[triangles[:, k]] for k in range(3))
@@ -49,6 +51,8 @@ def test_ball_and_tube_have_radius_and_height_1():
     tube, _ = unit_tube()
     np.testing.assert_allclose(np.linalg.norm(tube[:, :2], axis=1), 1)
     assert set(tube[:, 2]) == {0.0, 1.0}
+    cone, _ = unit_tube(0.25)
+    np.testing.assert_allclose(np.linalg.norm(cone[:, :2], axis=1), np.where(cone[:, 2] == 1, 0.25, 1))
 
 
 def test_a_taken_port_is_passed_over():

@@ -37,6 +37,12 @@ def test_thinning_keeps_peaks():
 
 def test_the_cursor_stands_upright_between_the_points():
     time, line, upright = with_cursor(np.array([0.0, 1.0, 2.0]), [np.array([0.0, 4.0, 6.0])], at=1.5)
-    np.testing.assert_allclose(time, [0, 1, 1.5, 1.5, 2])
-    np.testing.assert_allclose(line, [0, 4, 5, 5, 6])
-    np.testing.assert_allclose(upright, [np.nan, np.nan, 0, 6, np.nan])
+    np.testing.assert_allclose(time, [0, 1, 1.5, 1.5, 1.5, 2])
+    np.testing.assert_allclose(line, [0, 4, 5, 5, 5, 6])
+    np.testing.assert_allclose(upright, [0, 0, 0, 6, 0, 0])
+
+
+def test_what_is_not_known_does_not_empty_the_plot():
+    _, line, upright = with_cursor(np.array([0.0, 1.0]), [np.array([np.nan, 4.0])], at=1.0)
+    np.testing.assert_allclose(line, [0, 4, 4, 4, 4])
+    assert np.isfinite(upright).all()

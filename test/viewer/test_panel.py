@@ -6,14 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from siha_ros.viewer.panel import MOST_ROWS, edges_html, hidden_spans, strip_html, summary_html
+from siha_ros.viewer.panel import MOST_ROWS, agents_html, edges_html, headline_html, hidden_spans, strip_html
 from siha_ros.viewer.scene_state import AgentRow, EdgeRow, History, Summary
 from siha_ros.window.types import Status
 
+
+def summary_html(summary):
+    return headline_html(summary) + agents_html(summary.rows)
+
+
 HIDDEN = AgentRow("team", "robot_2", Status.HIDDEN, "silent for 4.2 s", since_seen=4.2, position_95=31.6, error=12.34)
 SUMMARY = Summary(
+    source="team · springs_team · frame map",
     silent=0.05,
-    bundle="springs_team",
     rate=19.8,
     latency=8.4,
     agents=7,
@@ -26,7 +31,18 @@ SUMMARY = Summary(
 
 def test_who_is_hidden_since_when_why_and_how_far_off():
     text = summary_html(SUMMARY)
-    for piece in ("1 of 7 hidden", "robot_2", "4.2 s", "silent for 4.2 s", "32 cm", "12.3 cm", "96 %", "20 Hz", "8 ms"):
+    for piece in (
+        "frame map",
+        "1 of 7 hidden",
+        "robot_2",
+        "4.2 s",
+        "silent for 4.2 s",
+        "32 cm",
+        "12.3 cm",
+        "96 %",
+        "20 Hz",
+        "8 ms",
+    ):
         assert piece in text, piece
     assert "of hidden" not in text, "unknown accuracy is not shown"
 

@@ -187,7 +187,7 @@ def test_a_bag_is_scrubbed_in_a_browser_without_ros(view, free_port, tmp_path):
         page.wait(lambda: reddish(page.screenshot()) == 0, "a scene without a hidden robot")
         page.click(button("‹ loss"))
         page.wait(lambda: "1 of 3 hidden" in page.text(), "the moment of the loss")
-        page.click(button("‹ one"))
+        page.click(button("‹ back"))
         page.wait(lambda: "All 3 seen" in page.text(), "the moment before it")
         assert page.console_errors == []
     assert viewer.end(signal.SIGTERM) == (0, "")

@@ -185,13 +185,13 @@ def test_agents_never_seen_or_not_finite_are_not_drawn():
     assert [label.text for label in scene.labels.values()] == ["a"]
 
 
-def test_edges_run_from_the_sender_to_the_middle_and_obey_threshold_and_focus():
+def test_edges_run_from_the_sender_to_the_receiver_and_obey_threshold_and_focus():
     state = SceneState()
     state.add_states(states(), arrival=0.0)
     state.add_graph(graph([[0, 0.9, 0.0], [0.0, 0, 0.6], [0.3, 0.0, 0]]))
     edges = state.scene(View(threshold=0.5)).edges
     np.testing.assert_allclose(edges.starts, [[0, 0, 0], [1, 0, 0]])
-    np.testing.assert_allclose(edges.ends, [[0.5, 0, 0], [1.5, 0, 0]])
+    np.testing.assert_allclose(edges.ends, [[1, 0, 0], [2, 0, 0]])
     assert [tuple(colour) for colour in edges.colours] == [EDGE_COLOUR, EDGE_HIDDEN_COLOUR]
     assert edges.radii[0] > edges.radii[1]
     assert edges.opacities[0] > edges.opacities[1]
@@ -209,7 +209,7 @@ def test_graph_in_another_order_than_the_states():
     state.add_graph(graph([[0, 1], [0, 0]], names=["c", "a"]))
     edges = state.scene(View()).edges
     np.testing.assert_allclose(edges.starts, [[2, 0, 0]])
-    np.testing.assert_allclose(edges.ends, [[1, 0, 0]])
+    np.testing.assert_allclose(edges.ends, [[0, 0, 0]])
 
 
 def test_forecast_band_is_one_deviation_wide_on_each_side():
@@ -258,7 +258,7 @@ def test_labels_tell_since_when_and_how_far():
     state = SceneState()
     state.add_states(states(), arrival=0.0)
     texts = [label.text for label in state.scene(View()).labels.values()]
-    assert texts == ["a", "b", "c · hidden 2 s · ±30 cm"]
+    assert texts == ["a", "b", "c · hidden 2.5 s · ±30 cm"]
     assert state.scene(View(names=False)).labels == {}
 
 
@@ -272,12 +272,19 @@ def test_a_body_has_bones_and_marks_its_hidden_limb_and_the_ends_only():
     status = [Status.HIDDEN if name in hidden else Status.VISIBLE for name in names]
     state = SceneState()
     state.add_states(states(status=status, names=names, group="body"), arrival=0.0)
-    state.add_graph(Graph(1.0, "body", names, np.ones((31, 31)) - np.eye(31)))
+    probability = 0.9 * (1 - np.eye(31))
+    probability[names.index("head")] = 1.0
+    probability[names.index("root"), names.index("rtibia")] = 0.95
+    state.add_graph(Graph(1.0, "body", names, probability))
     scene = state.scene(View())
     assert len(scene.bones.starts) == 30
     orange = [tuple(colour) == STATUS_COLOURS[Status.HIDDEN] for colour in scene.bones.colours]
     assert sum(orange) == 6, "radius-wrist, wrist-hand, hand-fingers, wrist-thumb, femur-tibia, tibia-foot"
-    assert len(scene.edges.starts) == 31 * 30 - 26 * 25, "edges that touch a hidden joint, both ways"
+    assert len(scene.edges.starts) == 3 * 5, "the strongest on each hidden joint"
+    on_tibia = scene.edges.ends[:, 0] == names.index("rtibia")
+    assert on_tibia.sum() == 3
+    assert {float(names.index("head")), float(names.index("root"))} < set(scene.edges.starts[on_tibia, 0])
+    assert len(state.scene(View(focus="ltibia")).edges.starts) == 60
     assert [label.text.split(" ")[0] for label in scene.labels.values()] == ["lfingers", "rtibia"], "one of each limb"
 
 
@@ -295,6 +302,7 @@ def test_two_groups_are_drawn_together():
     assert len(scene.labels) == 6
     assert scene.bands_seen.triangles.max() == len(scene.bands_seen.vertices) - 1
     assert state.summary(now=0.0).agents == 6
+    assert state.summary(now=0.0).source == "one, two"
 
 
 def test_names_that_change_start_the_group_anew():

@@ -36,9 +36,10 @@ def test_states():
     agent = AgentState(name="r1", status=AgentState.HIDDEN, reason="silent", position_95=0.4, time_since_seen=1.5)
     agent.pose.position.x, agent.pose.position.y, agent.pose.position.z = 1.0, 2.0, 3.0
     message = stamped(ReconstructedStates(bundle="springs_team", agents=[agent, AgentState(name="r2")], latency=0.01))
+    message.header.frame_id = "map"
     states = messages.states_of(message)
     assert (states.stamp, states.group, states.bundle, states.latency) == (100.5, "team", "springs_team", 0.01)
-    assert states.names == ["r1", "r2"]
+    assert (states.names, states.frame_id) == (["r1", "r2"], "map")
     assert states.reason == ["silent", ""]
     np.testing.assert_array_equal(states.status, [Status.HIDDEN, Status.UNKNOWN])
     np.testing.assert_array_equal(states.positions, [[1, 2, 3], [0, 0, 0]])
