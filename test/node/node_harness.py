@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import rclpy
@@ -104,6 +104,14 @@ class Peer:
             return wait_until(lambda: future.done() and future.result(), timeout, f"answer of {service}")
         finally:
             self.run(lambda: self.node.destroy_client(client))
+
+
+class Usage(NamedTuple):
+    """Resident memory (MiB), threads and open files of a process."""
+
+    memory: float
+    threads: int
+    files: int
 
 
 class NodeProcess:
@@ -206,10 +214,11 @@ class NodeProcess:
     def reset(self) -> Any:
         return self.peer.call(Trigger, f"{self.namespace}/siha/reset", Trigger.Request())
 
-    @property
-    def pid(self) -> int:
-        """Of its process."""
-        return self._process.pid
+    def usage(self) -> Usage:
+        """What its process holds now."""
+        process = Path("/proc", str(self._process.pid))
+        memory = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return Usage(memory / 2**20, len(list((process / "task").iterdir())), len(list((process / "fd").iterdir())))
 
     def stop(self, number: int = signal.SIGINT, timeout: float = 5.0) -> tuple[int, float]:
         """Exit code and seconds taken after a signal."""
@@ -345,10 +354,10 @@ def finite(message: Any) -> bool:
     """Whether every number of a message, at any depth, is finite."""
     if isinstance(message, float):
         return math.isfinite(message)
-    if hasattr(message, "get_fields_and_field_types"):
-        return all(finite(getattr(message, field)) for field in message.get_fields_and_field_types())
+    if hasattr(message, "SLOT_TYPES"):
+        return all(finite(getattr(message, slot)) for slot in message.__slots__)
+    if isinstance(message, (list, tuple)) and message and not isinstance(message[0], float):
+        return all(finite(item) for item in message)
     if isinstance(message, (list, tuple)) or type(message).__module__ in ("array", "numpy"):
-        return (
-            all(finite(item) for item in message) if not hasattr(message, "dtype") else bool(np.isfinite(message).all())
-        )
+        return bool(np.isfinite(message).all())
     return True

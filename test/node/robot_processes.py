@@ -1,25 +1,38 @@
-"""Robots whose drivers are processes of their own, which can be killed and started again.
+"""Drivers that are processes of their own: they can be killed and started again, and outrun the node.
 
 They are forked from one server that has ROS loaded already, so that a start takes no second of its own.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy as np
 from node_harness import START, Team, stamp
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["rclpy", "geometry_msgs.msg", "siha_ros.msg"])
 
 
 def stream_time() -> float:
-    """Stamps (s) of all robots, those started again included: the machine's steady clock, from START on."""
+    """Stamps (s) of all drivers, those started again included: the machine's steady clock, from START on."""
     return START + time.monotonic()
 
 
-def publish(name: str, index: int, domain: int, rate: float) -> None:
-    """Publish the pose of agent `index` of a Team on /<name>/pose, until killed."""
+def drive(publish: Callable[..., Any], *arguments: Any) -> BaseProcess:
+    """A process that runs `publish(*arguments)`."""
+    process = _CONTEXT.Process(target=publish, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def publish_pose(domain: int, name: str, index: int, rate: float) -> None:
+    """Publish the pose of agent `index` of a Team on /<name>/pose, `rate` times a second, until killed."""
     import rclpy
     from geometry_msgs.msg import PoseStamped
 
@@ -36,12 +49,56 @@ def publish(name: str, index: int, domain: int, rate: float) -> None:
         time.sleep(1 / rate)
 
 
+def publish_body(domain: int, joints: list[str]) -> None:
+    """Publish a SkeletonFrame on /skeleton, joint i at (cos t, i / 10, 1), as fast as it goes, until killed."""
+    import rclpy
+    from siha_ros.msg import SkeletonFrame
+
+    rclpy.init(domain_id=domain)
+    publisher = rclpy.create_node("driver").create_publisher(SkeletonFrame, "/skeleton", 10)
+    message = SkeletonFrame(group="ann", joints=joints, tracked=[True] * len(joints))
+    message.header.frame_id = "world"
+    while True:
+        moment = stream_time()
+        message.header.stamp = stamp(moment)
+        x = math.cos(moment)
+        message.positions = [value for index in range(len(joints)) for value in (x, index / 10, 1.0)]
+        publisher.publish(message)
+
+
+def publish_springs(domain: int, names: list[str], length: float, speed: float) -> None:
+    """Publish a springs team at 20 Hz on /<name>/pose for `length` s of its own time, `speed` times as fast as time
+    goes. Of every ten seconds one or two of it are silent from the third to the eighth."""
+    import rclpy
+    from geometry_msgs.msg import PoseStamped
+
+    from offline_training.systems.springs import SpringsStepper
+
+    springs, random, lost = SpringsStepper(seed=5, agents=len(names)), np.random.default_rng(5), set[str]()
+    rclpy.init(domain_id=domain)
+    node = rclpy.create_node("team")
+    publishers = {name: node.create_publisher(PoseStamped, f"/{name}/pose", 10) for name in names}
+    message = PoseStamped()
+    message.header.frame_id = "world"
+    begin = time.monotonic()
+    for frame in range(round(20 * length)):
+        time.sleep(max(0.0, begin + frame / (20 * speed) - time.monotonic()))
+        if frame % 200 == 60:
+            lost = set(random.choice(names, random.integers(1, 3), replace=False))
+        elif frame % 200 == 160:
+            lost = set()
+        springs.step(0.05)
+        message.header.stamp = stamp(START + frame / 20)
+        for name, (x, y) in zip(names, springs.positions.tolist(), strict=True):
+            message.pose.position.x, message.pose.position.y = x, y
+            if name not in lost:
+                publishers[name].publish(message)
+
+
 class Robots:
     """A driver for each of the names; `alive` are those that run."""
 
     def __init__(self, peer: Any, names: list[str], rate: float = 50.0) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["rclpy", "geometry_msgs.msg"])
         self._domain, self._rate = peer.domain, rate
         self.names, self._processes = names, dict[str, BaseProcess]()
         for name in names:
@@ -54,11 +111,7 @@ class Robots:
 
     def start(self, name: str) -> None:
         """Start a robot's driver."""
-        process = self._context.Process(
-            target=publish, args=(name, self.names.index(name), self._domain, self._rate), daemon=True
-        )
-        process.start()
-        self._processes[name] = process
+        self._processes[name] = drive(publish_pose, self._domain, name, self.names.index(name), self._rate)
 
     def kill(self, name: str) -> None:
         """End a robot's driver with SIGKILL: it says nothing to anybody."""
