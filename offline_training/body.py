@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -270,7 +271,7 @@ def measure_share(fit: LinearFit, checks: dict[str, list[Completion]], added: di
     return torch.tensor([[SHARE_SECONDS, share]] * len(checks), dtype=torch.float32)
 
 
-def _flat(parts: Iterable[FloatArray]) -> FloatArray:
+def _flat(parts: Iterable[NDArray[Any]]) -> FloatArray:
     return np.concatenate([np.asarray(part, np.float64).ravel() for part in parts])
 
 

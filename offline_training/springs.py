@@ -88,7 +88,7 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: TeamModules, *, see
     log."""
     validation = springs_windows(kind, "validation", 1000, future=HORIZON, seed=seed)
     noise = measure_noise(modules, validation)
-    errors = window_errors(modules, validation)
+    errors = window_errors(modules, validation, noise)
     plot_curves(work)
     command = f"siha train springs_team --set {kind} --seed {seed}"
     training = training_record(work, command, f"simulated springs, set {kind}", seed, [])

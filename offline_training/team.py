@@ -25,6 +25,7 @@ from offline_training.stages.nri import train_nri
 from offline_training.stages.samples import Sample
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Training, save_bundle
 from siha_ros.model.edges import matrix_to_incoming
+from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
@@ -32,6 +33,8 @@ from siha_ros.replay.losses import error_table
 
 Windows: TypeAlias = TeamWindows | StateWindows
 CHUNK = 250  # windows that are looked at together
+SOLVED_FROM = 500  # windows in which trajectories that explain the others are looked for
+FEWEST_WINDOWS = 30  # that say how large errors are
 NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
 
 
@@ -312,6 +315,28 @@ def guess_errors(modules: TeamModules, states: Tensor, hidden: int) -> Tensor:
     return torch.cat(errors)
 
 
+@torch.no_grad()
+def unseen_errors(modules: TeamModules, states: Tensor, hidden: int, noise: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """As :func:`guess_errors`, of the windows that the dynamics do not explain, and of those that they do with what
+    explains them; a kind of which there are too few to tell has all windows and the larger errors."""
+    visible = states.shape[1] - hidden
+    refinement = Refinement(modules.hsp_sa[hidden], modules.hsp_sg[hidden], modules.nri)
+    farthest, errors, solved = 2 * states.abs().amax((0, 1, 2)), [], []
+    for part in states.split(CHUNK // 5):
+        refined = refinement(part[:, :visible])
+        found = explain(
+            refinement, part[:, :visible], refined, noise[f"guess_variance_{hidden}"], noise["step_variance"], farthest
+        )
+        fine = found.residual <= EXPLAINED
+        guess = torch.where(fine[:, None, None, None], found.smoothed.hidden, refined.hidden)
+        errors.append(take_slots(guess, align(guess, part[:, visible:])) - part[:, visible:])
+        solved.append(fine)
+    error, fine = torch.cat(errors), torch.cat(solved)
+    if min(int(fine.sum()), int((~fine).sum())) < FEWEST_WINDOWS:
+        return error, error
+    return error[~fine], error[fine]
+
+
 def robust_mean(squared: Tensor) -> Tensor:
     """Mean of the smaller 95 % in each column of ``[n, D]``: a wrong edge in a few samples must not blur the dynamics
     of all."""
@@ -320,14 +345,17 @@ def robust_mean(squared: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def window_errors(modules: TeamModules, validation: TeamWindows) -> dict[str, ErrorTable]:
-    """Deviations from validation windows with a future: of the paper's guess ("hsp", and "siha" until losses were
-    measured), of a forecast by seconds ahead, of constant velocity by seconds since a loss."""
+def window_errors(modules: TeamModules, validation: TeamWindows, noise: dict[str, Tensor]) -> dict[str, ErrorTable]:
+    """Deviations from validation windows with a future: of agents never seen where the dynamics explain the others
+    ("solved") and where they do not ("hsp": the paper's guess; and "siha" until losses were measured), of a forecast by
+    seconds ahead, of constant velocity by seconds since a loss. noise: of :func:`measure_noise`."""
     hidden, scale, dt = max(modules.hsp_sa), validation.scale, validation.dt
     states = validation.states(slice(None), validation.agents - hidden)
     past, future = states[:, :, : validation.history], states[:, :, validation.history :]
     horizon, dims = future.shape[2], validation.features // 2
-    unseen = guess_errors(modules, past, hidden)[:, :, -1, :dims].flatten(0, 1) * scale.position
+    unseen, solved = (
+        error[:, :, -1, :dims] * scale.position for error in unseen_errors(modules, past[:SOLVED_FROM], hidden, noise)
+    )
     ahead = torch.cat([modules.nri.forecast(x[:, :, -1], modules.nri.graph(x), horizon) for x in past.split(CHUNK)])
     seconds = torch.arange(1, horizon + 1) * dt
     positions, velocities = scale.split(past[:, :, -1:])
@@ -338,10 +366,13 @@ def window_errors(modules: TeamModules, validation: TeamWindows) -> dict[str, Er
         times = seconds.expand(error.shape[:-1]).flatten()
         return error_table(times.numpy(), error.flatten(0, -2).numpy())
 
-    hsp = error_table(np.full(len(unseen), 0.05), unseen.numpy())
+    hsp, found = (
+        error_table(np.full(len(error), 0.05), error.numpy()) for error in (unseen.flatten(0, 1), solved.flatten(0, 1))
+    )
     return {
         "siha": hsp,
         "hsp": hsp,
+        "solved": found,
         "forecast": by_time(scale.split(ahead)[0] - true),
         "constant_velocity": by_time(straight - true),
     }

@@ -23,6 +23,7 @@ from siha_ros.baselines import ConstantVelocity
 from siha_ros.model.bundle import Bundle, BundleError, load_bundle
 from siha_ros.model.captured import Captured
 from siha_ros.model.dynamics import FAINT, Evidence, edge_log_odds, graph_of, smooth
+from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
@@ -39,6 +40,8 @@ BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose age
 OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
 UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
+SEARCH_SECONDS = 0.5  # between two searches for trajectories of never seen agents that explain the others
+GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -92,7 +95,8 @@ class _Memory:
     and, of the n agents that were not seen throughout, their smoothed states ``[n, T, 2 P]`` and the filter's mean
     ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in metres and seconds of the stream's own frame;
     guessed: newest positions of agents that were never seen; placed: those first placed by what the others do, and not
-    seen since. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed: the window's, and those
+    seen since; solved: those of them whose trajectories explain the others; searched: when such were last looked for in
+    vain. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed: the window's, and those
     of a little before it."""
 
     time: float
@@ -104,6 +108,8 @@ class _Memory:
     information: Array
     guessed: dict[str, Array]
     placed: frozenset[str]
+    solved: frozenset[str]
+    searched: float
     track_times: Array
     track: Array
 
@@ -113,7 +119,8 @@ class _Completion:
     """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in
     :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known. explained: whether the dynamics found
     hidden trajectories within the world that training knew; if not, these are continued at constant velocity. spread
-    ``[n, T]``: deviation (m) per axis that the smoother predicts, NaN where it says nothing."""
+    ``[n, T]``: deviation (m) per axis that the smoother predicts, NaN where it says nothing. solved, searched: as in
+    :class:`_Memory`, solved for all of them."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -124,6 +131,8 @@ class _Completion:
     guessed: NDArray[np.bool_]
     spread: Array
     explained: bool = True
+    solved: bool = False
+    searched: float = -np.inf
 
 
 class TeamEstimator:
@@ -338,6 +347,9 @@ class TeamEstimator:
             filtered, certainty = smoothed.filtered, smoothed.filtered_information
             spread = self._spread(smoothed.covariance)
             odds = believe(hidden)
+            solved = memory is not None and all(window.names[agent] in memory.solved for agent in missing)
+            if solved and not shown.isfinite().any() and float(smoothed.residual) > GIVEN_UP:
+                return self._guess(window, order, missing, frame, visible, memory)
         return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained)
 
     def _spread(self, covariance: Tensor) -> Array:
@@ -355,30 +367,59 @@ class TeamEstimator:
         visible: Tensor,
         memory: _Memory | None,
     ) -> _Completion:
-        """Agents of which nothing was ever seen: the paper's refinement, its slots named by continuity with what was
-        last said or seen."""
-        refined = Refined.of(*self.loops[len(missing)](visible))
+        """Agents of which nothing was ever seen: the paper's refinement, and trajectories that explain the others where
+        such are found from it; slots are named by continuity with what was last said or seen."""
+        count, now = len(missing), float(window.times[-1])
+        refined = Refined.of(*self.loops[count](visible))
+        found, searched = None, -np.inf if memory is None else memory.searched
+        if now - searched >= SEARCH_SECONDS:
+            found = explain(
+                self.refinements[count],
+                visible,
+                refined,
+                self.guess_variance[count],
+                self.step_variance,
+                self._tensor(BELIEVABLE * self.reach),
+                first_step=self.bundle.config.velocity == "measured",
+            )
+            if float(found.residual) > EXPLAINED:
+                found, searched = None, now
         last = window.last_position[missing].copy()
         if memory is not None:
             for row, agent in enumerate(missing):
                 if window.names[agent] in memory.guessed:
                     last[row] = memory.guessed[window.names[agent]]
-        newest = refined.hidden[0, :, -1, : self.dims] * self.scale.position + frame.origin
+        hidden = refined.hidden if found is None else found.smoothed.hidden
+        newest = hidden[0, :, -1, : self.dims] * self.scale.position + frame.origin
         distance = np.linalg.norm(last[:, None] - newest.cpu().double().numpy()[None], axis=-1)
         slots = linear_sum_assignment(np.nan_to_num(distance))[1]
-        nodes = np.concatenate([np.arange(len(order) - len(missing)), len(order) - len(missing) + slots])
-        odds = refined.graph[:, nodes][:, :, nodes]
-        odds = odds[..., GUIDING_TYPE].clamp_min(1e-6).log() - odds[..., 0].clamp_min(1e-6).log()
-        nothing = visible[:, :0]
+        nodes = np.concatenate([np.arange(len(order) - count), len(order) - count + slots])
+        if found is None:
+            odds = refined.graph[..., GUIDING_TYPE].clamp_min(1e-6).log() - refined.graph[..., 0].clamp_min(1e-6).log()
+            filtered = hidden.new_zeros(1, len(window.times), 0)
+            certainty = hidden.new_zeros(1, len(window.times), 0, 0)
+            spread: Array = np.full((count, len(window.times)), np.nan)
+        else:
+            odds = found.log_odds
+            columns = (slots[:, None] * 2 * self.dims + np.arange(2 * self.dims)).ravel()
+            filtered = found.smoothed.filtered[..., columns]
+            certainty = found.smoothed.filtered_information[..., columns, :][..., columns]
+            spread = self._spread(found.smoothed.covariance)[slots]
+        odds = odds[:, nodes][:, :, nodes]
+        believed = self._believe(odds, window, order, memory)
+        if found is not None:  # what was believed of their edges before was a guess
+            believed[:, -count:], believed[:, :, -count:] = odds[:, -count:], odds[:, :, -count:]
         return _Completion(
-            refined.hidden[:, slots],
-            self._believe(odds, window, order, memory),
+            hidden[:, slots],
+            believed,
             refined.rounds,
             float(refined.moved[..., : self.dims].abs().max()) * self.scale.position,
-            nothing.new_zeros(1, len(window.times), 0),
-            nothing.new_zeros(1, len(window.times), 0, 0),
-            np.ones(len(missing), dtype=bool),
-            np.full((len(missing), len(window.times)), np.nan),
+            filtered,
+            certainty,
+            np.ones(count, dtype=bool),
+            spread,
+            solved=found is not None,
+            searched=searched,
         )
 
     def _start(
@@ -527,10 +568,12 @@ class TeamEstimator:
         )
         filtered = done.filtered[0].unflatten(-1, (len(tracked), features)).transpose(0, 1)
         track_times, track = _track(window, memory)
-        placed = frozenset() if memory is None else memory.placed
+        placed, solved = (frozenset(), frozenset()) if memory is None else (memory.placed, memory.solved)
         guessed = np.zeros(len(order), dtype=bool)
         still = [window.names[agent] in placed and not window.observed[agent].any() for agent in missing]
         guessed[missing] = done.guessed | np.array(still, dtype=bool)
+        names = frozenset(window.names[agent] for agent in np.flatnonzero(guessed))
+        solved = names if done.solved else solved & names if tracked else frozenset()
         memory = _Memory(
             time=float(window.times[-1]),
             log_odds=done.log_odds[0].cpu().double().numpy()[np.ix_(back, back)],
@@ -542,7 +585,9 @@ class TeamEstimator:
             guessed={window.names[agent]: past[back[agent], -1, : self.dims] for agent in missing}
             if not tracked
             else {},
-            placed=frozenset(window.names[agent] for agent in np.flatnonzero(guessed)),
+            placed=names,
+            solved=solved,
+            searched=done.searched,
             track_times=track_times,
             track=track,
         )
@@ -585,7 +630,15 @@ class TeamEstimator:
             internal=memory,
             spread=spread,
         )
-        tables = ["constant_velocity" if why.startswith("extrapolated") else "hsp" if why else "siha" for why in reason]
+        told = "solved" if "solved" in self.bundle.config.errors else "hsp"
+        tables = [
+            "constant_velocity"
+            if why.startswith("extrapolated")
+            else (told if name in solved else "hsp")
+            if why
+            else "siha"
+            for name, why in zip(window.names, reason, strict=True)
+        ]
         self._deviate(estimate, window, tables)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
