@@ -19,10 +19,11 @@ from offline_training.team import TeamPlan, train_team
 STEPS = 4  # of each stage that are measured; the first one, which warms up, does not count
 STEPS_ON_GPU = 11  # from one step that waits for the GPU to the next (the loop reads figures every ten steps)
 WINDOWS, CHECKS = 1024, 256  # of the data that are measured with
-LEAST_WINDOWS, LEAST_CHECKS, LEAST_STEPS = 10_000, 1000, 10
+LEAST_WINDOWS, LEAST_CHECKS, LEAST_STEPS = 10_000, 200, 10
 DATA_SHARE = 0.1  # of the time, to make data and their first graphs; decides how many there are
 REFRESH_SHARE = 0.2  # of HSP-sg's steps, at most, to infer the graphs of its cache anew
-VALIDATIONS = 5  # of a stage, at least
+VALIDATION_SHARE = 0.15  # of a stage's steps, at most, to validate it
+USUAL_VALIDATIONS, LEAST_VALIDATIONS = 5, 2  # of a stage that the config validates less often
 MARGIN = 0.97  # of what is left is planned
 
 
@@ -125,7 +126,9 @@ def _choice(
     seconds = {"data": data_pace * (training + checks)}
     for stage, own in pace.items():
         steps = max(LEAST_STEPS, round(plan.steps[stage] * scale))
-        every = max(1, min(plan.schedules[stage].validate_every, steps // VALIDATIONS))
+        usual = max(USUAL_VALIDATIONS, steps // plan.schedules[stage].validate_every)
+        affordable = int(VALIDATION_SHARE * steps * own.step / (checks * own.check))
+        every = steps // max(LEAST_VALIDATIONS, min(usual, affordable))
         settings |= {f"stages.{stage}.steps": steps, f"stages.{stage}.validate_every": every}
         seconds[stage] = steps * own.step + math.ceil(steps / every) * checks * own.check
     steps = settings["stages.hsp_sg.steps"]

@@ -44,8 +44,9 @@ def test_a_schedule_fills_its_time(config, seconds):
     total = 0.0002 * (mine.training + mine.validation)
     for stage, pace in PACE.items():
         steps, every = plan.steps[stage], plan.schedules[stage].validate_every
-        assert steps // every >= 5
-        total += steps * pace.step + -(-steps // every) * mine.validation * pace.check
+        checking = -(-steps // every) * mine.validation * pace.check
+        assert steps // every == 2 or checking < 0.25 * steps * pace.step
+        total += steps * pace.step + checking
     first, period = (
         max(1, round(epochs * mine.training / mine.hsp_batch)) for epochs in (plan.warmup_epochs, plan.refresh_epochs)
     )
@@ -61,7 +62,7 @@ def test_a_schedule_fills_its_time(config, seconds):
         == pytest.approx(choice.scale, rel=0.1)
         == pytest.approx(plan.steps["hsp_sa"] / whole["hsp_sa"], rel=0.1)
     )
-    assert 10_000 <= mine.training <= config.training and 1000 <= mine.validation <= config.validation
+    assert 10_000 <= mine.training <= config.training and 200 <= mine.validation <= config.validation
 
 
 def test_a_long_time_buys_the_whole_schedule_and_more_only_where_it_may():
