@@ -42,6 +42,7 @@ setup(
     ],
     extras_require={
         "viewer": ["viser>=1.1"],
+        "tensorboard": ["tensorboard>=2.14"],  # curves of a training while it runs
         "c3d": ["ezc3d>=1.5"],  # recordings in .c3d, for siha train FOLDER
         "pypots": ["pypots>=1.0"],  # SAITS and BRITS, for siha reproduce baselines
         "test": ["pytest>=7.4", "ruff>=0.6", "mypy>=1.11", "types-PyYAML"],
