@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from siha_ros.bench_stream import motion
 from siha_ros.bench_train import CASES, Step
 from siha_ros.body_estimator import BodyEstimator, OverLinearPath
 from siha_ros.estimator import Estimator, TeamEstimator, load_estimator
@@ -149,19 +150,12 @@ def stream_window(estimator: Estimator, begin: float, lost_at: int | None) -> Wi
     """A made-up window that starts at ``begin`` (s): agents of a team on slow circles, a body walking straight on."""
     config = estimator.bundle.config
     times: NDArray[np.float64] = begin + np.arange(config.window) * np.float64(config.dt)
-    if isinstance(estimator, BodyEstimator):
-        template = estimator.path.template
-        speed = template.travel / ((config.window - 1) * config.dt)
-        positions = template.pose[:, None] + (speed * times)[:, None] * np.array([1.0, 0.0, 0.0])
-        names, lost = list(estimator.names), max(estimator.limbs.values(), key=len)
-    else:
-        angle = np.linspace(0, 2 * np.pi, config.count, endpoint=False)[:, None] + 0.1 * times
-        positions = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)][: config.dims], -1)
-        names, lost = [f"agent_{agent}" for agent in range(config.count)], np.arange(config.count)[-config.max_hidden :]
+    moving = motion(estimator)
+    positions = moving.at(times)[..., : config.dims]
     observed = np.ones(positions.shape[:2], dtype=bool)
     if lost_at is not None:
-        observed[lost, lost_at:] = False
-    return window_of(names, times, positions, observed)
+        observed[moving.lost, lost_at:] = False
+    return window_of(moving.names, times, positions, observed)
 
 
 @torch.inference_mode()

@@ -12,6 +12,7 @@ from siha_ros.arguments import factor, output_file, positive
 
 TRAINED = ("nri_5", "nri_7", "nri_10", "nri_31", "hsp_sa_7", "hsp_sg_7", "hsp_sa_10", "hsp_sg_10")
 PRECISIONS = ("float32", "bf16")
+SCENARIOS = ("team_7", "team_50", "body_120", "body_240", "bodies_4")
 
 
 def bench_options(commands: Any) -> None:
@@ -30,12 +31,9 @@ def bench_options(commands: Any) -> None:
     )
     bench.add_argument("--no-training", action="store_true", help="leave the training speeds out")
     bench.set_defaults(run=_bench)
-    kinds = bench.add_subparsers(title="in detail", metavar="train")
-    train = _train_options(kinds)
-    for command in (bench, train):
-        command.add_argument(
-            "--json", type=output_file, default=None, metavar="FILE", help="write the report there too"
-        )
+    kinds = bench.add_subparsers(title="in detail", metavar="train|node")
+    for command in (bench, _train_options(kinds), _node_options(kinds)):
+        command.add_argument("--json", type=output_file, metavar="FILE", help="write the report there too")
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -70,6 +68,23 @@ def _bench_train(options: argparse.Namespace) -> None:
     _show(options, report, table(report))
     if options.markdown is not None:
         options.markdown.write_text("\n".join([head_line(report), "", *markdown(table_rows(report)), ""]))
+
+
+def _node_options(kinds: Any) -> Any:
+    node = kinds.add_parser("node", help="the running node over DDS, newest stamp to estimate; and replays")
+    node.add_argument(
+        "--scenarios", nargs="+", choices=SCENARIOS, default=SCENARIOS, metavar="NAME", help="(default: all)"
+    )
+    node.add_argument("--seconds", type=factor, default=20.0, help="that each is measured (default: %(default)s)")
+    node.set_defaults(run=_bench_node)
+    return node
+
+
+def _bench_node(options: argparse.Namespace) -> None:
+    from siha_ros.bench_node import bench_node, table
+
+    report = bench_node(options.scenarios, options.seconds)
+    _show(options, report, table(report))
 
 
 def _show(options: argparse.Namespace, report: dict[str, Any], text: str) -> None:

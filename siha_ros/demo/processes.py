@@ -43,6 +43,10 @@ class Processes:
         """The end of a child's log."""
         return "\n".join(self.log(name).read_text(errors="replace").splitlines()[-count:])
 
+    def pid(self, name: str) -> int:
+        """The process number of a child."""
+        return self._children[name].pid
+
     def exit_code(self, name: str) -> int | None:
         """None while the child runs."""
         return self._children[name].poll()
