@@ -13,8 +13,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
-from node_harness import START, Team, stamp
+from node_harness import START, Team, seconds, stamp
 
+LEAD = 1.0  # s of a stream that may be under way to the node
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["rclpy", "geometry_msgs.msg", "siha_ros.msg"])
 
@@ -66,33 +67,44 @@ def publish_body(domain: int, joints: list[str]) -> None:
         publisher.publish(message)
 
 
-def publish_springs(domain: int, names: list[str], length: float, speed: float) -> None:
-    """Publish a springs team at 20 Hz on /<name>/pose for `length` s of its own time, `speed` times as fast as time
-    goes. Of every ten seconds one or two of it are silent from the third to the eighth."""
+def publish_springs(domain: int, names: list[str], length: float, states: str) -> None:
+    """Publish a springs team at 20 Hz on /<name>/pose for `length` s of its own time, as fast as a node can follow: no
+    further than LEAD ahead of its newest ~/states. Of every 20 s one or two are silent for 10."""
     import rclpy
     from geometry_msgs.msg import PoseStamped
+    from siha_ros.msg import ReconstructedStates
 
     from offline_training.systems.springs import SpringsStepper
 
     springs, random, lost = SpringsStepper(seed=5, agents=len(names)), np.random.default_rng(5), set[str]()
     rclpy.init(domain_id=domain)
     node = rclpy.create_node("team")
-    publishers = {name: node.create_publisher(PoseStamped, f"/{name}/pose", 10) for name in names}
+    publishers = {name: node.create_publisher(PoseStamped, f"/{name}/pose", 50) for name in names}
+    newest = []
+    node.create_subscription(ReconstructedStates, states, lambda m: newest.append(seconds(m.header.stamp)), 10)
     message = PoseStamped()
     message.header.frame_id = "world"
-    begin = time.monotonic()
     for frame in range(round(20 * length)):
-        time.sleep(max(0.0, begin + frame / (20 * speed) - time.monotonic()))
-        if frame % 200 == 60:
+        moment = START + frame / 20
+        if not newest:
+            rclpy.spin_once(node, timeout_sec=0.05)
+        patience = time.monotonic() + 30.0
+        while newest and moment > newest[-1] + LEAD:
+            rclpy.spin_once(node, timeout_sec=0.1)
+            if time.monotonic() > patience:
+                raise TimeoutError(f"no estimate within 30 s, {moment - START:.1f} s into the stream")
+        if frame % 400 == 100:
             lost = set(random.choice(names, random.integers(1, 3), replace=False))
-        elif frame % 200 == 160:
+        elif frame % 400 == 300:
             lost = set()
         springs.step(0.05)
-        message.header.stamp = stamp(START + frame / 20)
+        message.header.stamp = stamp(moment)
         for name, (x, y) in zip(names, springs.positions.tolist(), strict=True):
             message.pose.position.x, message.pose.position.y = x, y
             if name not in lost:
                 publishers[name].publish(message)
+    while newest[-1] < moment - 1.0:
+        rclpy.spin_once(node, timeout_sec=0.1)
 
 
 class Robots:

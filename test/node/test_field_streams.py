@@ -136,3 +136,20 @@ def test_row_13_another_frame_is_dropped_counted_and_said_once(start, play):
     assert all(message.header.frame_id == "map" for _, message in node.states)
     robots.edit = lambda name, message: setattr(message.header, "frame_id", "map") or message
     all_seen(node, robots.names)
+
+
+def test_row_13_data_with_y_up_comes_out_with_z_up(start, play):
+    robots = play(Team, ["u0", "u1", "u2"])
+
+    def edit(name, message):
+        p = message.pose.position
+        p.x, p.y, p.z = p.x, p.z, -p.y
+        return message
+
+    robots.edit = edit
+    node = start(input__up_axis="y")
+    all_seen(node, robots.names)
+    message = node.states[-1][1]
+    for index, agent in enumerate(sorted(message.agents, key=lambda agent: agent.name)):
+        p = agent.pose.position
+        assert (p.x, p.y, p.z) == pytest.approx(Team.position(index, stamp_of(message)), abs=2e-3)

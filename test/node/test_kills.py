@@ -1,0 +1,51 @@
+"""Drivers that die and come back at random: who runs is seen, who does not is hidden, and the node stays as it was.
+
+Short in the suite, two minutes in `make soak`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from node_harness import SEEN, all_seen, finite, wait_until
+from robot_processes import Robots
+
+pytestmark = pytest.mark.ros
+
+
+@pytest.mark.parametrize("length", [8.0, pytest.param(120.0, marks=pytest.mark.soak)])
+def test_drivers_killed_and_started_again_at_random(start, play, length):
+    random = np.random.default_rng(int(length))
+    robots = play(Robots, ["a0", "a1", "a2", "a3"])
+    node = start()
+    all_seen(node, robots.names)
+    before, deadline = node.usage(), time.monotonic() + length
+    while time.monotonic() < deadline:
+        for name in random.choice(robots.names, random.integers(1, 4), replace=False):
+            if name in robots.alive:
+                robots.kill(name)
+            else:
+                robots.start(name)
+            time.sleep(random.exponential(0.2))
+        if robots.alive:
+            node.forget()
+            wait_until(
+                lambda: seen(node) == robots.alive, 30.0, f"{robots.alive} seen, not {seen(node)}; log:\n{node.log}"
+            )
+            assert all(finite(message) for _, message in node.states)
+    for name in set(robots.names) - robots.alive:
+        robots.start(name)
+    all_seen(node, robots.names)
+    after = node.usage()
+    assert after.threads <= before.threads and after.memory < 1.1 * before.memory
+    assert "Traceback" not in node.log and not node.lines("[ERROR]")
+
+
+def seen(node) -> set[str]:
+    """Names of the agents that are seen now."""
+    return {name for name, state in node.latest().items() if state.status in SEEN}
