@@ -61,6 +61,7 @@ def reproduce_options(commands: Any) -> None:
         help="of trajectories; paper: convolutions for charged and kuramoto, many times slower (default: %(default)s)",
     )
     command.add_argument("--seed", type=seed, default=0)
+    command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
     command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     command.add_argument(
         "--work",
@@ -90,10 +91,12 @@ def _reproduce(options: argparse.Namespace) -> None:
 
     if options.threads:
         torch.set_num_threads(options.threads)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: PyTorch finds no GPU here")
     if options.data is not None and not options.data.is_dir():
         raise ValueError(f"--data {options.data}: no such folder")
     names = list(EXPERIMENTS) if "all" in options.experiment else list(dict.fromkeys(options.experiment))
-    lab = Lab(options.work, options.test)
+    lab = Lab(options.work, options.test, options.device)
     wanted = Options(
         samples=options.samples,
         seed=options.seed,

@@ -22,6 +22,7 @@ from offline_training.experiments.lab import ROUNDS, Lab, space_of
 from offline_training.experiments.plain_methods import FloatArray, Method, hidden_sets, hide, plain_methods
 from offline_training.experiments.report import bars, short, table
 from offline_training.experiments.store import Trained
+from offline_training.stages.samples import device_of
 from offline_training.systems.springs import FRAME_DT
 from siha_ros.model.hidden_state import HiddenStatePredictor, align, take_slots
 from siha_ros.model.nri import NRI
@@ -124,10 +125,11 @@ def all_methods(
     else:
         print(MISSING, flush=True)
     refinement = Refinement(hsp_sa.network, hsp_sg.network, nri.network, ROUNDS)
+    device = device_of(nri.network)
     costs = [nri.minutes, hsp_sa.minutes, hsp_sg.minutes]
     return solve(problem, methods) | {
-        "hsp_sa": network_row(problem, hsp_sa.network, costs[1:2]),
-        "siha_paper": network_row(problem, lambda visible: refinement(visible).hidden, costs),
+        "hsp_sa": network_row(problem, hsp_sa.network, costs[1:2], device),
+        "siha_paper": network_row(problem, lambda visible: refinement(visible).hidden, costs, device),
     }
 
 
@@ -151,11 +153,13 @@ def solve(problem: Problem, methods: Mapping[str, Method]) -> dict[str, dict[str
 
 
 @torch.inference_mode()
-def network_row(problem: Problem, guess: Callable[[Tensor], Tensor], minutes: Sequence[float]) -> dict[str, Any]:
-    """The same of a network, for agents that were never seen. minutes: what its parts took to train."""
+def network_row(
+    problem: Problem, guess: Callable[[Tensor], Tensor], minutes: Sequence[float], device: torch.device
+) -> dict[str, Any]:
+    """The same of a network, for agents that were never seen. minutes: what its parts took to train. device: its."""
     visible = torch.from_numpy(problem.test[:, : -problem.hidden]).float()
     began = perf_counter()
-    found = torch.cat([guess(part) for part in visible.split(CHUNK)])
+    found = torch.cat([guess(part.to(device)).cpu() for part in visible.split(CHUNK)])
     seconds = perf_counter() - began
     never = hidden_sets(problem.test.shape[2])["never"]
     return {

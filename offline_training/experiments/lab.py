@@ -116,10 +116,10 @@ SECONDS = {
 
 
 class Lab:
-    """Makes models, or finds them in the store. test: trajectories of a test set."""
+    """Makes models, or finds them in the store. test: trajectories of a test set. device: where models live."""
 
-    def __init__(self, folder: Path, test: int = 2000):
-        self.store, self.test = Store(folder), test
+    def __init__(self, folder: Path, test: int = 2000, device: str = "cpu"):
+        self.store, self.test = Store(folder, device), test
         self._data: tuple[tuple[Any, ...], StateWindows] | None = None
 
     # data

@@ -19,6 +19,7 @@ from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, figure, table
 from offline_training.experiments.store import Trained
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.samples import device_of
 from offline_training.team import warm_start
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, reconstruction_error
 from siha_ros.model.refinement import Refinement
@@ -104,8 +105,9 @@ def train_oracle(
 
     def errors(model: nn.Module, windows: StateWindows, index: Tensor | slice, turn: torch.Generator | None) -> Tensor:
         assert windows.edges is not None
-        x = windows.states(index, visible, turn)
-        return reconstruction_error(model(x[:, :visible], windows.edges[index].float()), x[:, visible:])
+        device = device_of(model)
+        x, graph = windows.states(index, visible, turn).to(device), windows.edges[index].float().to(device)
+        return reconstruction_error(model(x[:, :visible], graph), x[:, visible:])
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         index = torch.randint(0, len(data), (batch,), generator=generator)

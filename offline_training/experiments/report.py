@@ -41,6 +41,16 @@ def budget(costs: Sequence[Mapping[str, Any]]) -> str:
     return f"{samples / 1000:.0f} k, {minutes:.1f} min"
 
 
+def difference_rows(differences: Mapping[str, Mapping[str, Sequence[float]]], names: Sequence[str]) -> list[list[str]]:
+    """A row for each pair of methods of :func:`offline_training.experiments.measure.differences`, with the figures
+    ``names``."""
+    rows = []
+    for pair, gaps in differences.items():
+        found = [{name: gaps[name][0], f"{name}_ci": gaps[name][1:]} if name in gaps else {} for name in names]
+        rows.append([pair.replace("siha_paper", "SIHA"), *(map(figure, found, names))])
+    return rows
+
+
 def bars(
     path: Path,
     title: str,

@@ -43,10 +43,11 @@ def digest(options: Mapping[str, Any]) -> str:
 
 
 class Store:
-    """``folder/models``: weights, options and log of each model. ``folder/NAME``: results of experiment NAME."""
+    """``folder/models``: weights, options and log of each model. ``folder/NAME``: results of experiment NAME. device:
+    where models are trained and live."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, device: str = "cpu"):
+        self.folder, self.device = folder, device
 
     def model(
         self,
@@ -59,7 +60,7 @@ class Store:
         interrupted; it is not called where the weights are there already."""
         key = f"{kind}-{digest({'kind': kind, **options})}"
         place = self.folder / "models" / key
-        weights, network = place / "weights.safetensors", make()
+        weights, network = place / "weights.safetensors", make().to(self.device)
         if weights.exists():
             network.load_state_dict(load_file(weights))
         else:

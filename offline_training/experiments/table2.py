@@ -22,7 +22,7 @@ from offline_training.datasets.cmu_mocap import Trial, load_subject
 from offline_training.experiments.cells import Cell, Options
 from offline_training.experiments.lab import ROUNDS, Lab, Space, seeded
 from offline_training.experiments.measure import all_figures, differences
-from offline_training.experiments.report import bars, budget, figure, short, table
+from offline_training.experiments.report import bars, budget, difference_rows, figure, short, table
 from offline_training.experiments.store import Trained
 from offline_training.stages.loop import Schedule
 from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
@@ -49,6 +49,7 @@ COLUMNS = {
     "mse_fsp_openloop_hidden": "hidden, open loop",
     "mse_fsp_openloop_visible": "visible, open loop",
 }
+GAPS = {"mse_hsp_mean": "MSE_HSP", "mse_fsp_onestep_visible": "MSE_FSP visible, one step"}
 PAPER = {  # NRI, HSP-sa, SIHA: MSE_HSP, MSE_FSP hidden, MSE_FSP visible
     "35_left_arm": ["- - 0.012463", "0.015547 0.039196 0.008176", "0.008056 0.021843 0.007788"],
     "35_left_leg": ["- - 0.039669", "0.025210 0.022922 0.006773", "0.023735 0.014077 0.006594"],
@@ -310,8 +311,10 @@ def _cell(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     """The table as Markdown, and ``folder/table2.png``."""
-    rows = []
+    rows, apart = [], []
     for result in results:
+        who = [result["subject"], result["limb"]]
+        apart += [[*who, *row] for row in difference_rows(result["differences"], list(GAPS))]
         paper = PAPER.get(f"{result['subject']}_{result['limb']}", ["- - -"] * len(METHODS))
         for (method, title), theirs in zip(METHODS.items(), paper, strict=True):
             numbers = [_plain(text) for text in theirs.split()] + [None, None]
@@ -321,14 +324,19 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
             ]
             far = result["methods"][method]["error_cm_window"]
             found += ["-" if far is None else f"{far:.2f}", budget([result["costs"][one] for one in MODELS[method]])]
-            rows.append([result["subject"], result["limb"], title, *found])
+            rows.append([*who, title, *found])
     groups = [f"{one['subject']} {one['limb']}" for one in results]
     series = {title: [one["methods"][name]["mse_hsp_mean"] for one in results] for name, title in METHODS.items()}
     ends = {title: [one["methods"][name]["mse_hsp_mean_ci"] for one in results] for name, title in METHODS.items()}
     del series["NRI"], ends["NRI"]
     bars(folder / "table2.png", "MSE_HSP", groups, series, ends)
     head = ["subject", "hidden", "method", *COLUMNS.values(), "cm", "budget"]
-    return "ours [95 % interval over windows] (paper's, in a scale that it does not state)\n\n" + table(head, rows)
+    return (
+        "ours [95 % interval over windows] (paper's, in a scale that it does not state)\n\n"
+        + table(head, rows)
+        + "\nDifferences on the same windows, mean [95 % interval]\n\n"
+        + table(["subject", "hidden", "difference", *GAPS.values()], apart)
+    )
 
 
 def _plain(text: str) -> str:

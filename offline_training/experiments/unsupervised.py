@@ -19,12 +19,13 @@ from offline_training.experiments.measure import all_figures
 from offline_training.experiments.report import bars, budget, figure, table
 from offline_training.experiments.store import Trained
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.samples import device_of, states_of
 from offline_training.team import sampler
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 from siha_ros.model.nri import NRI
 from siha_ros.replay.evaluate import network_answer
 
-STEPS = 600  # at scale 1
+STEPS = 520  # at scale 1
 VARIANTS = {  # NRI pretrained, NRI trained with HSP-sa
     "joint_random": (False, True),
     "joint_pretrained": (True, True),
@@ -122,7 +123,7 @@ def pair_model(lab: Lab, setting: Setting, variant: str) -> Trained[Pair]:
         nri = NRI(plan.nri)
         if start is not None:
             nri.load_state_dict(start.network.state_dict())
-        return Pair(HiddenStatePredictor(plan.hsp), nri, not joint)
+        return Pair(HiddenStatePredictor(plan.hsp), nri.to(lab.store.device), not joint)
 
     def fit(pair: Pair, folder: Path) -> None:
         target = lab.validation(setting).states(slice(0, 500), VISIBLE)
@@ -130,8 +131,7 @@ def pair_model(lab: Lab, setting: Setting, variant: str) -> Trained[Pair]:
 
         def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
             states = draw(generator)
-            assert isinstance(states, tuple)
-            return pair.losses(states[0][:, :VISIBLE])
+            return pair.losses(states_of(states)[:, :VISIBLE].to(device_of(pair)))
 
         steps = max(10, round(STEPS * setting.scale))
         schedule = Schedule(steps, rate=1e-3, optimiser="muon", validate_every=max(1, steps // 4))
@@ -153,8 +153,9 @@ def checked(model: nn.Module, states: Tensor) -> dict[str, float]:
     the log alone, of the hidden ones (mse), of ``states [n, A, T, D]``."""
     assert isinstance(model, Pair)
     likelihood, error = [], []
-    with torch.autocast("cpu", torch.bfloat16, enabled=False):
-        for x in states.split(250):
+    device = device_of(model)
+    with torch.autocast(device.type, torch.bfloat16, enabled=False):
+        for x in (part.to(device) for part in states.split(250)):
             visible, config = x[:, :VISIBLE], model.nri.config
             hidden = model.hsp(visible)
             complete = torch.cat([visible, hidden], 1)

@@ -10,7 +10,7 @@ from offline_training.experiments import alphas, count, encoders, seeds, table2,
 from offline_training.experiments.count import chosen
 from offline_training.experiments.focus import focus_edges
 from offline_training.experiments.measure import differences, per_window
-from offline_training.experiments.report import budget, figure, short, table
+from offline_training.experiments.report import budget, difference_rows, figure, short, table
 from offline_training.experiments.seeds import spread
 from offline_training.experiments.unsupervised import Pair
 from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
@@ -30,6 +30,8 @@ def test_numbers_as_they_are_written():
     assert figure(found, "acc_vv", "98.9") == "98.8 [98.0, 99.5] (98.9)"
     assert figure(found, "mse_hsp_mean") == "-"
     assert budget([{"samples_seen": 1500, "minutes": 0.25}, {"samples_seen": 500, "minutes": 1.0}]) == "2 k, 1.2 min"
+    gaps = {"siha_paper - hsp_sa": {"acc_vv": [1.25, 0.5, 2.0]}}
+    assert difference_rows(gaps, ["acc_vv", "acc_vh"]) == [["SIHA - hsp_sa", "1.2 [0.5, 2.0]", "-"]]
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
 
 
