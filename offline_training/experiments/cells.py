@@ -15,9 +15,9 @@ from offline_training.experiments.lab import Setting
 # Of the schedules at scale 1: most for the settings in which most is to be won. All together then take about ten hours
 # of two cores.
 SHARES = {
-    "springs": {0: 0.5, 1: 1.3, 2: 1.3, 3: 1.3, 4: 0.5, 5: 0.5},
-    "charged": {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.25, 5: 0.25},
-    "kuramoto": {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5, 4: 0.25, 5: 0.25},
+    "springs": {0: 0.5, 1: 1.2, 2: 1.2, 3: 1.2, 4: 0.5, 5: 0.5},
+    "charged": {0: 0.4, 1: 0.4, 2: 0.4, 3: 0.4, 4: 0.2, 5: 0.2},
+    "kuramoto": {0: 0.4, 1: 0.4, 2: 0.4, 3: 0.4, 4: 0.2, 5: 0.2},
 }
 
 

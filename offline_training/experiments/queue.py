@@ -50,6 +50,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "oracle": oracle,
     "baselines": baselines,
 }
+MEASURING = 0.75  # min a cell: its data, its figures and their intervals
 ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever is not named comes last
     "table1/springs_1",
     "table1/springs_2",
@@ -97,19 +98,21 @@ def _rank(cell: Cell) -> int:
 
 
 def minutes_of(cells: Sequence[Cell]) -> float:
-    """What all models that the cells need cost, each once (min, about)."""
+    """What cells take (min, about): all models that they need, each once, and measuring."""
     needs: dict[str, float] = {}
     for cell in cells:
         needs |= cell.needs
-    return sum(needs.values())
+    return sum(needs.values()) + MEASURING * len(cells)
 
 
 def scaled(names: Sequence[str], lab: Lab, options: Options, budget: float | None) -> Options:
     """Options whose schedules take about ``budget`` minutes in all (None: those of scale 1)."""
     if budget is None:
         return options
-    whole = minutes_of(all_cells(names, lab, replace(options, scale=1.0)))
-    return replace(options, scale=float(f"{budget / whole:.2g}"))  # two digits: the same budget is the same schedule
+    cells = all_cells(names, lab, replace(options, scale=1.0))
+    measuring = MEASURING * len(cells)
+    share = max(budget - measuring, budget / 10) / (minutes_of(cells) - measuring)
+    return replace(options, scale=float(f"{share:.2g}"))  # two digits: the same budget is the same schedule
 
 
 def work(names: Sequence[str], lab: Lab, options: Options) -> dict[str, str]:

@@ -25,7 +25,7 @@ from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_err
 from siha_ros.model.nri import NRI
 from siha_ros.replay.evaluate import network_answer
 
-STEPS = 520  # at scale 1
+STEPS = 450  # at scale 1
 VARIANTS = {  # NRI pretrained, NRI trained with HSP-sa
     "joint_random": (False, True),
     "joint_pretrained": (True, True),

@@ -49,8 +49,11 @@ def test_a_budget_is_a_schedule_and_shared_models_count_once(tmp_path):
     alone = queue.minutes_of(queue.all_cells(["table1"], lab, options))
     both = queue.minutes_of(queue.all_cells(["table1", "alphas"], lab, options))
     guided = lab.needs(options.setting("springs", 3), "hsp_sg").popitem()[1]
-    assert both == pytest.approx(alone + 3 * guided)  # three variants; the fourth is the table's own
-    half = queue.scaled(["table1"], lab, options, alone / 2)
+    assert both == pytest.approx(
+        alone + 3 * guided + 4 * queue.MEASURING
+    )  # three variants; the fourth is the table's own
+    measuring = 2 * queue.MEASURING
+    half = queue.scaled(["table1"], lab, options, measuring + (alone - measuring) / 2)
     assert half.scale == 0.5
     assert half.setting("springs", 2).scale == 0.5 * SHARES["springs"][2]
     assert queue.scaled(["table1"], lab, options, None).scale == 1.0
@@ -90,4 +93,4 @@ def test_the_queue_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert queue.work(["plant"], Lab(tmp_path), Options()) == first
     assert plant.grown == ["oak", "fern", "oak"]  # the fern stands
-    assert "2 cells, 1 of them done; the others take about 1 min" in capsys.readouterr().out
+    assert "2 cells, 1 of them done; the others take about 2 min" in capsys.readouterr().out
