@@ -7,6 +7,7 @@ import os
 import resource
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from siha_ros.bench_train import CASES, Step
 from siha_ros.body_estimator import BodyEstimator, OverLinearPath
 from siha_ros.estimator import Estimator, TeamEstimator, load_estimator
 from siha_ros.machine import machine
-from siha_ros.model.hidden_state import HiddenStatePredictor
+from siha_ros.model.captured import Captured
 from siha_ros.model.nri import NRI
-from siha_ros.model.refinement import Refinement
+from siha_ros.model.refinement import Refined, Refinement
 from siha_ros.replay.windows import window_of
 from siha_ros.resources import bundle_path
 from siha_ros.tables import columns
@@ -84,9 +85,9 @@ def _exists(name: str) -> bool:
 def window_times(estimator: Estimator, repeats: int) -> dict[str, dict[str, float]]:
     """p50 and p99 (ms) of one window.
 
-    paper_loop: guess, all rounds, forecast, on tensors, as in the paper; paper_loop_eager: the same with untraced
-    networks. never_seen, all_seen, lost: whole estimates, metres in and out; the last two follow one another as in the
-    node, and in ``lost`` agents have been out of sight since the middle of the window.
+    paper_loop: guess, all rounds, forecast, on tensors, as in the paper; paper_loop_eager: the same with networks that
+    are neither traced nor captured. never_seen, all_seen, lost: whole estimates, metres in and out; the last two follow
+    one another as in the node, and in ``lost`` agents have been out of sight since the middle of the window.
     """
     assert isinstance(estimator, TeamEstimator | BodyEstimator)
     loop, eager = team_loops(estimator) if isinstance(estimator, TeamEstimator) else body_loops(estimator)
@@ -97,39 +98,48 @@ def window_times(estimator: Estimator, repeats: int) -> dict[str, dict[str, floa
 
 
 def team_loops(estimator: TeamEstimator) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The paper's loop for one window of the team, with the traced and with the plain networks."""
+    """The paper's loop for one window of the team, as the estimator runs it and with the plain networks."""
     config, bundle, count = estimator.bundle.config, estimator.bundle, estimator.bundle.config.max_hidden
-    visible = 0.2 * torch.randn(1, config.count - count, config.window, 2 * config.dims)
+    visible = 0.2 * torch.randn(1, config.count - count, config.window, 2 * config.dims, device=estimator.device)
     plain = Refinement(
         bundle.predictor(f"hsp_sa_{count}"), bundle.predictor(f"hsp_sg_{count}"), bundle.nri(), config.rounds
     )
 
-    def run(refinement: Refinement) -> Tensor:
-        done = refinement(visible)
+    def run(done: Refined, nri: NRI) -> None:
         newest = torch.cat([visible[:, :, -1], done.hidden[:, :, -1]], 1)
-        return refinement.nri.forecast(newest, done.graph, config.horizon)
+        _wait(nri.forecast(newest, done.graph, config.horizon))
 
-    return lambda: run(estimator.refinements[count]), lambda: run(plain)
+    return (
+        lambda: run(Refined.of(*estimator.loops[count](visible)), estimator.nri),
+        lambda: run(plain(visible), plain.nri),
+    )
 
 
 def body_loops(estimator: BodyEstimator) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The paper's loop for one window of a body without its largest limb."""
-    config, bundle = estimator.bundle.config, estimator.bundle
-    hidden = max(estimator.limbs.values(), key=len)
-    seen = np.setdiff1d(np.arange(config.count), hidden)
-    names = torch.from_numpy(seen), torch.from_numpy(hidden)
-    states = 0.2 * torch.randn(1, config.count, config.window, 2 * config.dims)
+    """The paper's loop for one window of a body without its largest limb, all its rounds."""
+    config, bundle, device = estimator.bundle.config, estimator.bundle, estimator.device
+    hidden = torch.from_numpy(max(estimator.limbs.values(), key=len)).to(device)
+    seen = torch.from_numpy(np.setdiff1d(np.arange(config.count), hidden.cpu().numpy())).to(device)
+    states = 0.2 * torch.randn(1, config.count, config.window, 2 * config.dims, device=device)
+    visible, lost = states[:, seen], states[:, hidden]
+    loop = Captured(partial(estimator.paper_loop, tolerance=0.0, stop_early=False))
+    plain = bundle.predictor("hsp_sa"), bundle.predictor("hsp_sg"), bundle.nri()
 
-    def run(hsp_sa: HiddenStatePredictor, hsp_sg: HiddenStatePredictor, nri: NRI) -> Tensor:
-        first, guess = (OverLinearPath(network, states[:, hidden], estimator.gain) for network in (hsp_sa, hsp_sg))
-        done = Refinement(first, guess, nri, config.rounds)(states[:, seen], names=names)  # type: ignore[arg-type]
-        newest = torch.cat([states[:, seen, -1], done.hidden[:, :, -1]], 1)
-        return nri.forecast(newest, done.graph, config.horizon)
+    def run(done: Refined, nri: NRI) -> None:
+        newest = torch.cat([visible[:, :, -1], done.hidden[:, :, -1]], 1)
+        _wait(nri.forecast(newest, done.graph, config.horizon))
 
-    return (
-        lambda: run(estimator.hsp_sa, estimator.hsp_sg, estimator.nri),
-        lambda: run(bundle.predictor("hsp_sa"), bundle.predictor("hsp_sg"), bundle.nri()),
-    )
+    def eager() -> None:
+        first, guess = (OverLinearPath(network, lost, estimator.gain) for network in plain[:2])
+        refinement = Refinement(first, guess, plain[2], config.rounds)  # type: ignore[arg-type]
+        run(refinement(visible, names=(seen, hidden)), plain[2])
+
+    return lambda: run(Refined.of(*loop(visible, lost, seen, hidden)), estimator.nri), eager
+
+
+def _wait(result: Tensor) -> None:
+    if result.device.type == "cuda":
+        torch.cuda.synchronize(result.device)
 
 
 def chained(estimator: Estimator, lost_at: int | None) -> Callable[[], object]:

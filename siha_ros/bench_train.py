@@ -95,6 +95,8 @@ def bench_train(
 def measure(name: str, precision: str, seconds: float, device: str, profile: Path | None = None) -> dict[str, Any]:
     """The row of a case: times in ms (medians), rates by wall clock and by processor time."""
     case = CASES[name]
+    if torch.device(device).type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     at_start = memory_mb(device)
     step = Step(case, precision, device)
     flops, rate = step.flops() / case.batch, matrix_rate(precision, device)

@@ -125,9 +125,8 @@ class BodyEstimator:
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
         self.hsp_sa, self.hsp_sg = (quick_predictor(bundle.predictor(name)) for name in ("hsp_sa", "hsp_sg"))
-        self._loop = Captured(
-            partial(self._paper_loop, stop_early=False), eager=partial(self._paper_loop, stop_early=True)
-        )
+        settled = partial(self.paper_loop, tolerance=SETTLED)
+        self._loop = Captured(partial(settled, stop_early=False), eager=partial(settled, stop_early=True))
         self.fallback = MeanVisible(horizon=config.horizon, time_constant=FALLBACK_SECONDS)
 
     def warm_up(self) -> None:
@@ -343,13 +342,15 @@ class BodyEstimator:
         move[hidden] = added
         return move, refined.rounds, float(np.linalg.norm(last, axis=-1).max())
 
-    def _paper_loop(
-        self, visible: Tensor, first: Tensor, seen: Tensor, hidden: Tensor, stop_early: bool
+    def paper_loop(
+        self, visible: Tensor, first: Tensor, seen: Tensor, hidden: Tensor, tolerance: float, stop_early: bool
     ) -> tuple[Tensor, ...]:
         """What :meth:`Refinement.loop` gives for states ``[1, V, T, 6]`` and a first completion ``[1, H, T, 6]`` of the
         joints ``seen`` and ``hidden``."""
         parts: Any = [OverLinearPath(network, first, self.gain) for network in (self.hsp_sa, self.hsp_sg)]
-        return Refinement(parts[0], parts[1], self.nri, self.rounds).loop(visible, (seen, hidden), SETTLED, stop_early)
+        return Refinement(parts[0], parts[1], self.nri, self.rounds).loop(
+            visible, (seen, hidden), tolerance, stop_early
+        )
 
     def _look_ahead(self, filled: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Graph ``[A, A, K]`` and forecast states ``[A, H, 6]`` (m, m/s, body frame)."""
