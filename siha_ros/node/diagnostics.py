@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
+from siha_ros.node.intake import Intake
 from siha_ros.node.pipeline import Pipeline
 from siha_ros.window.types import Status
 
@@ -69,20 +72,39 @@ class Health:
         return level, "; ".join(text for _, text, _ in troubles)
 
 
-def stream_values(pipeline: Pipeline) -> dict[str, object]:
-    """Rate, latency and counts of an active node."""
-    latency, scene = pipeline.latency_ms(), pipeline.scene  # the worker may put another there, or None, at any moment
+def stream_values(intake: Intake, pipelines: Iterable[Pipeline]) -> dict[str, object]:
+    """Rate, latency and counts of an active node, over all groups."""
+    found = list(pipelines)
+    latencies = [1e3 * seconds for pipeline in found for seconds in pipeline.latencies]
+    scenes = [scene for pipeline in found if (scene := pipeline.scene)]  # the worker may change them at any moment
+    rejected: Counter[str] = sum((pipeline.window.rejected.copy() for pipeline in found), Counter())
     return {
-        "rate (Hz)": f"{pipeline.rate():.1f}",
-        "latency p50 (ms)": f"{latency[0]:.1f}" if latency else "",
-        "latency p99 (ms)": f"{latency[1]:.1f}" if latency else "",
-        "estimate (ms)": f"{scene.estimate.ms:.1f}" if scene else "",
-        "estimates": pipeline.estimates,
-        "messages received": pipeline.intake.received,
-        **{f"dropped, {reason}": count for reason, count in pipeline.intake.dropped.copy().items()},
-        **{f"not used, {reason}": count for reason, count in pipeline.window.rejected.copy().items()},
-        "window resets": pipeline.window.resets,
+        "rate (Hz)": f"{sum(pipeline.rate() for pipeline in found):.1f}",
+        "latency p50 (ms)": f"{np.percentile(latencies, 50):.1f}" if latencies else "",
+        "latency p99 (ms)": f"{np.percentile(latencies, 99):.1f}" if latencies else "",
+        "estimate (ms)": f"{max(scene.estimate.ms for scene in scenes):.1f}" if scenes else "",
+        "estimates": sum(pipeline.estimates for pipeline in found),
+        "groups": len(found),
+        "messages received": intake.received,
+        **{f"dropped, {reason}": count for reason, count in intake.dropped.copy().items()},
+        **{f"not used, {reason}": count for reason, count in rejected.items()},
+        "window resets": sum(pipeline.window.resets for pipeline in found),
     }
+
+
+def group_statuses(node: str, config: Any, pipelines: Mapping[str, Pipeline]) -> list[DiagnosticStatus]:
+    """Agents and model of every group; the group's name follows the node's where there are several."""
+    if not pipelines:
+        return [
+            status(f"{node}: agents", DiagnosticStatus.WARN, "nothing heard yet", {}),
+            status(f"{node}: model", DiagnosticStatus.OK, "no estimate yet", {"bundle": config.name}),
+        ]
+    names = [node] if len(pipelines) == 1 else [f"{node}: {group}" for group in pipelines]
+    return [
+        found
+        for name, pipeline in zip(names, pipelines.values(), strict=True)
+        for found in (agents_status(name, pipeline), model_status(name, config, pipeline))
+    ]
 
 
 def agents_status(node: str, pipeline: Pipeline) -> DiagnosticStatus:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from siha_ros.node.inputs import INPUTS, Input, make_input
 from siha_ros.node.parameters import ParameterError, Parameters
 
-AGENT = "{agent}"
-_TOKEN = "AGENT_TOKEN"
+AGENT, GROUP = "{agent}", "{group}"
+_TOKENS = {AGENT: "AGENT_TOKEN", GROUP: "GROUP_TOKEN"}
 _TOPIC = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
@@ -38,14 +39,14 @@ def check_topic(template: str, source: Input | None, agents: Iterable[str] = ())
     """Raise ParameterError where a topic template does not suit the input, None being one yet unknown, or where the
     topic of a listed agent would not be one."""
     problem = f"parameter input.topic is {template!r}: expected {AGENT} in it"
-    if template.count(AGENT) > 1:
-        raise ParameterError(f"{problem} once at most")
+    if template.count(AGENT) > 1 or template.count(GROUP) > 1:
+        raise ParameterError(f"{problem} once at most, and {GROUP} too")
     if source is not None and source.per_agent and AGENT not in template:
         raise ParameterError(f"{problem}, as {source.type_name} comes on one topic per agent")
     if source is not None and not source.per_agent and AGENT in template:
         raise ParameterError(f"{problem} only where each agent has a topic; a {source.type_name} holds all agents")
     for agent in agents if AGENT in template else ():
-        if not _TOPIC.fullmatch(template.replace(AGENT, agent)):
+        if not _TOPIC.fullmatch(template.replace(AGENT, agent).replace(GROUP, "group")):
             raise ParameterError(
                 f"parameter input.agents has {agent!r}: expected a part of the topic {template}, of letters, digits and"
                 " underscores"
@@ -53,8 +54,13 @@ def check_topic(template: str, source: Input | None, agents: Iterable[str] = ())
 
 
 def resolved_template(template: str, resolve: Callable[[str], str]) -> str:
-    """A topic template with namespace and remappings applied by `resolve`, {agent} kept."""
-    return resolve(template.replace(AGENT, _TOKEN)).replace(_TOKEN, AGENT)
+    """A topic template with namespace and remappings applied by `resolve`, {agent} and {group} kept."""
+    for name, token in _TOKENS.items():
+        template = template.replace(name, token)
+    template = resolve(template)
+    for name, token in _TOKENS.items():
+        template = template.replace(token, name)
+    return template
 
 
 def unmatched(stream: Sequence[str], names: Mapping[str, str], bundle: Sequence[str]) -> str:
@@ -70,11 +76,31 @@ def unmatched(stream: Sequence[str], names: Mapping[str, str], bundle: Sequence[
     return f"agent names (see name_map): {'; '.join(parts)}" if parts else ""
 
 
+class Place(NamedTuple):
+    """A topic, and the agent and the group that it belongs to; empty where its template has none."""
+
+    topic: str
+    agent: str = ""
+    group: str = ""
+
+    def fill(self, template: str) -> str:
+        """Another template, for the same agent and group."""
+        return template.replace(AGENT, self.agent).replace(GROUP, self.group)
+
+
+def matching(template: str, topics: Iterable[str]) -> list[Place]:
+    """The topics that match a template like /{group}/{agent}/pose, sorted by group and agent."""
+    pattern = re.escape(template)
+    for name, key in ((AGENT, "agent"), (GROUP, "group")):
+        pattern = pattern.replace(re.escape(name), f"(?P<{key}>[^/]+)")
+    matches = ((topic, match.groupdict("")) for topic in topics if (match := re.fullmatch(pattern, topic)))
+    found = [Place(topic, names.get("agent", ""), names.get("group", "")) for topic, names in matches]
+    return sorted(found, key=lambda place: (place.group, place.agent))
+
+
 def matching_agents(template: str, topics: Iterable[str]) -> dict[str, str]:
     """Topic by agent, sorted by name, of the topics that match a template like /{agent}/pose."""
-    pattern = re.compile("([^/]+)".join(re.escape(part) for part in template.split(AGENT)))
-    matches = ((match.group(1), topic) for topic in topics if (match := pattern.fullmatch(topic)))
-    return dict(sorted(matches))
+    return {place.agent: place.topic for place in matching(template, topics)}
 
 
 def input_type(template: str, topics: Iterable[str], graph: Mapping[str, Sequence[str]]) -> str | None:

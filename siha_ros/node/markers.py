@@ -35,10 +35,11 @@ class MarkerScene:
         size: diameter of an agent (m).
         edge_threshold: edges are drawn whose probability is over this.
         new: makes the messages.
+        first: the number from which the markers' ids count; several groups draw in the same namespaces.
     """
 
-    def __init__(self, size: float, edge_threshold: float, new: NewMessage = ros_message) -> None:
-        self.size, self.edge_threshold, self._new = size, edge_threshold, new
+    def __init__(self, size: float, edge_threshold: float, new: NewMessage = ros_message, first: int = 0) -> None:
+        self.size, self.edge_threshold, self._new, self._first = size, edge_threshold, new, first
         self._ids: dict[str, int] = {}
         self._drawn: set[tuple[str, int]] = set()
 
@@ -58,7 +59,14 @@ class MarkerScene:
         self._drawn.clear()
         return self._new(MARKERS_TYPE, markers=[self._new(MARKER_TYPE, action=DELETEALL)])
 
+    def erase(self) -> Any:
+        """The deletion of everything that this has drawn, and of nothing else."""
+        gone = [self._new(MARKER_TYPE, ns=ns, id=number, action=DELETE) for ns, number in sorted(self._drawn)]
+        self._drawn.clear()
+        return self._new(MARKERS_TYPE, markers=gone)
+
     def _marker(self, scene: Scene, ns: str, number: int, kind: int, scale: tuple[float, float, float]) -> Any:
+        number += self._first
         marker = self._new(MARKER_TYPE, header=scene.header, ns=ns, id=number, type=kind, action=ADD)
         marker.scale.x, marker.scale.y, marker.scale.z = scale
         marker.pose.orientation.w = 1.0

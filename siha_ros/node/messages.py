@@ -240,19 +240,19 @@ def output_messages(*, body: bool) -> dict[str, tuple[str, Callable[[Scene], Any
 RECOVERED_TYPE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 
 
-def recovered_topic(name: str, suffix: str = "") -> str:
-    """Topic of an agent's `recovered_message` under the node's name."""
-    return f"recovered/{topic_token(name)}{suffix}/pose"
+def recovered_topic(name: str, suffix: str = "", group: str = "") -> str:
+    """Topic of an agent's `recovered_message` under the node's name; group: its group where the stream has several."""
+    return f"recovered/{f'{topic_token(group)}/' if group else ''}{topic_token(name)}{suffix}/pose"
 
 
-def distinct_topics(names: Iterable[str], known: Mapping[str, str]) -> dict[str, str]:
+def distinct_topics(names: Iterable[str], known: Mapping[str, str], group: str = "") -> dict[str, str]:
     """The recovered_topic of each name that is not known yet, with _2, _3, ... where another agent has it already.
 
     Of names that come together, one that is a topic as it stands goes first, then the order is that of the alphabet.
     """
     topics = dict(known)
     for name in sorted(set(names) - set(known), key=lambda name: (topic_token(name) != name, name)):
-        tries = (recovered_topic(name, suffix) for suffix in ("", *(f"_{n}" for n in range(2, len(topics) + 3))))
+        tries = (recovered_topic(name, suffix, group) for suffix in ("", *(f"_{n}" for n in range(2, len(topics) + 3))))
         topics[name] = next(topic for topic in tries if topic not in topics.values())
     return {name: topic for name, topic in topics.items() if name not in known}
 

@@ -101,8 +101,22 @@ class Parameters:
     )
     group: str = _parameter(
         "",
-        "Name of the team or body in all outputs; other groups of a SkeletonFrame stream are"
-        " ignored. Empty: 'team', or the first group that the stream names.",
+        "Name of the team or body in all outputs; other groups of a stream that names its groups are ignored."
+        " Empty: all groups, or 'team' or 'body' where the stream names none.",
+    )
+    groups_max: int = _parameter(
+        8,
+        "Teams or bodies at once, each with a window of its own; more are dropped.",
+        name="groups.max",
+        low=1,
+        high=64,
+    )
+    groups_forget_after: float = _parameter(
+        10.0,
+        "A group that has been silent for so long in wall time, while another is heard, is forgotten, s.",
+        name="groups.forget_after",
+        low=0.5,
+        high=3600.0,
     )
     frame_id: str = _parameter(
         "",
@@ -124,9 +138,9 @@ class Parameters:
     )
     input_topic: str = _parameter(
         "",
-        "Input topic. {agent} stands for an agent's name where each agent has a topic."
-        " Empty: the topic of input.type's drivers, with auto {agent}/pose, for a bundle with named joints skeleton;"
-        " in the node's namespace.",
+        "Input topic. {agent} stands for an agent's name where each agent has a topic, {group} for that of its team"
+        " or body. Empty: the topic of input.type's drivers, with auto {agent}/pose, for a bundle with named joints"
+        " skeleton; in the node's namespace.",
         name="input.topic",
     )
     input_agents: tuple[str, ...] = _parameter(
@@ -212,6 +226,13 @@ class Parameters:
         high=60.0,
     )
     show_samples: int = _parameter(3, "... and in so many samples.", name="visibility.show_samples", low=1, high=1000)
+    forget_after: float = _parameter(
+        60.0,
+        "An agent whose name was not known beforehand is forgotten once it has been hidden for so long, s; 0: never.",
+        name="visibility.forget_after",
+        low=0.0,
+        high=86400.0,
+    )
     min_confidence: float = _parameter(
         0.3, "A sample of less confidence counts as not seen.", name="visibility.min_confidence", low=0.0, high=1.0
     )
@@ -300,6 +321,7 @@ def window_parameters(p: Parameters) -> WindowParameters:
         hide_samples=p.hide_samples,
         show_after=p.show_after,
         show_samples=p.show_samples,
+        forget_after=p.forget_after,
         min_confidence=p.min_confidence,
         zero_is_unseen=p.zero_is_unseen,
         frozen_after=p.frozen_after,

@@ -1,4 +1,4 @@
-"""One activation at work: inbox, window, estimator, outputs. Runs in the node's worker and in replays; needs no ROS."""
+"""One group at work: window, estimator, outputs. Runs in the node's worker and in replays; needs no ROS."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from siha_ros.node.intake import Intake
+from siha_ros.node.intake import Feed
 from siha_ros.node.messages import NewMessage, Scene, ros_message
-from siha_ros.window.sliding_window import SlidingWindow
 from siha_ros.window.types import Estimate, Window
 
 LATENCIES = 400  # newest estimates over which rate and latency are given
@@ -35,13 +34,14 @@ class Pipeline:
     """Estimates from the newest window, at most one per `step`.
 
     Args:
-        intake, window, estimator, outputs: what an observation passes, in this order.
+        feed, estimator, outputs: what an observation passes, in this order.
         log: takes lines worth a warning.
         clock: the steady time (s) by which messages arrive.
         new: makes the messages of a scene.
 
     Attributes:
-        intake: the inbox.
+        feed: the group's part of the stream.
+        window: its window.
         scene: what was published last, None before the first estimate.
         estimates: number of estimates published.
         stale: true while the stream has stopped as a whole.
@@ -49,18 +49,17 @@ class Pipeline:
 
     def __init__(
         self,
-        intake: Intake,
-        window: SlidingWindow,
+        feed: Feed,
         estimator: Any,
         outputs: Sink,
         log: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
         new: NewMessage = ros_message,
     ) -> None:
-        self.intake, self.window, self._estimator, self._outputs = intake, window, estimator, outputs
+        self.feed, self.window, self._estimator, self._outputs = feed, feed.window, estimator, outputs
         self._config, self._log, self._clock, self._new = estimator.bundle.config, log, clock, new
         self._previous: Estimate | None = None
-        self._resets, self._estimated_to = window.resets, -math.inf
+        self._resets, self._estimated_to = feed.window.resets, -math.inf
         self._latencies: deque[float] = deque(maxlen=LATENCIES)
         self._published: deque[float] = deque(maxlen=LATENCIES)
         self.scene: Scene | None = None
@@ -68,8 +67,7 @@ class Pipeline:
         self.stale = False
 
     def step(self) -> None:
-        """Take in what has arrived and, where that brings a newer window, estimate and publish."""
-        self.intake.drain()
+        """Where the window is newer than before, estimate and publish."""
         if self.window.resets != self._resets:
             self._restart()
         for note in self.window.take_notes():
@@ -91,14 +89,10 @@ class Pipeline:
         """Do not continue from the estimate before, which may be what an exception came from."""
         self._previous = None
 
-    def latency_ms(self) -> tuple[float, float] | None:
-        """p50 and p99 of the time from an observation's arrival to its estimate's publishing (ms)."""
-        latencies = list(self._latencies)
-        return (
-            (1e3 * float(np.percentile(latencies, 50)), 1e3 * float(np.percentile(latencies, 99)))
-            if latencies
-            else None
-        )
+    @property
+    def latencies(self) -> list[float]:
+        """Time (s) from an observation's arrival to its estimate's publishing, of the newest estimates."""
+        return list(self._latencies)
 
     def rate(self) -> float:
         """Estimates published in the last two seconds, per second."""
@@ -111,7 +105,7 @@ class Pipeline:
         self._previous = estimate
         self.estimates += 1
         now = self._clock()
-        self._latencies.append(now - self.intake.newest_arrival)
+        self._latencies.append(now - self.feed.newest_arrival)
         self._published.append(now)
 
     def _publish_stale(self, now: float) -> None:
@@ -121,19 +115,19 @@ class Pipeline:
             self._publish(replace(self.scene, window=window))
 
     def _scene(self, window: Window, estimate: Estimate) -> Scene:
-        intake, count = self.intake, len(window.names)
-        oriented = np.array([intake.oriented.get(name, -math.inf) for name in window.names]) >= window.last_seen
+        feed, count = self.feed, len(window.names)
+        oriented = np.array([feed.oriented.get(name, -math.inf) for name in window.names]) >= window.last_seen
         return Scene(
             window=window,
             estimate=estimate,
-            group=intake.group,
-            frame_id=intake.frame_id,
+            group=feed.name,
+            frame_id=feed.frame_id,
             bundle=self._config.name,
             edge_types=tuple(self._config.edge_types),
             heights=self.window.heights[:count],
             orientations=self.window.orientations[:count],
             oriented=oriented,
-            latency=self._clock() - intake.newest_arrival,
+            latency=self._clock() - feed.newest_arrival,
             new=self._new,
         )
 

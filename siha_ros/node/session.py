@@ -1,4 +1,4 @@
-"""One activation of the node: window, worker, timers and subscriptions, made by activate and closed by deactivate."""
+"""One activation of the node: windows, worker, timers and subscriptions, made by activate and closed by deactivate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rclpy.qos import (
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from siha_ros.node.diagnostics import Health, one_line
-from siha_ros.node.discovery import AGENT, input_type, matching_agents, parameters_input
+from siha_ros.node.discovery import AGENT, GROUP, Place, input_type, matching, parameters_input
 from siha_ros.node.frames import Transform, TransformBuffer
-from siha_ros.node.inputs import Companion, Input, message_type
+from siha_ros.node.groups import Groups
+from siha_ros.node.inputs import Input, message_type
 from siha_ros.node.intake import Intake, Reader
 from siha_ros.node.outputs import Outputs
 from siha_ros.node.parameters import Parameters, window_parameters
-from siha_ros.node.pipeline import Pipeline
 from siha_ros.node.worker import Worker
 from siha_ros.window.sliding_window import SlidingWindow
 
@@ -54,16 +54,25 @@ class Session:
     ) -> None:
         self._node, self._parameters, self._outputs = node, parameters, outputs
         self._template, self._health, self._config = template, health, estimator.bundle.config
-        config, names = self._config, parameters.names
-        listed = config.agent_names or [names.get(agent, agent) for agent in parameters.input_agents]
-        window = SlidingWindow(config.dt, config.window, config.dims, listed or None, window_parameters(parameters))
         logger = node.get_logger()
-        self.intake = Intake(
-            window, parameters, "body" if config.identified else "team", lambda line: logger.warning(line)
-        )
+
+        def log(line: str) -> None:
+            logger.warning(line)
+
+        self._window()  # so that parameters it refuses are said now
+        self.intake = Intake(self._window, parameters, "body" if self._config.identified else "team", log)
         if parameters.input_type != "auto":
             self.intake.source = self._input(parameters.input_type)
-        self.pipeline = Pipeline(self.intake, window, estimator, outputs, log=lambda line: logger.warning(line))
+        self._sources: dict[str, Input] = {}  # by group: what an input remembers is not for others
+        self.groups = Groups(
+            self.intake,
+            estimator,
+            outputs.open,
+            parameters.groups_forget_after,
+            log,
+            self._on_estimate_error,
+            outputs.close,
+        )
         self._subscriptions: dict[str, Any] = {}  # by topic
         self._transforms: TransformBuffer | None = None
         self._tf_is_wanted = False
@@ -73,7 +82,7 @@ class Session:
         self._troubles: dict[str, str] = {}
         self._since = time.monotonic()
         self._discover()
-        self._worker = Worker(self.pipeline.step, self._on_worker_error)
+        self._worker = Worker(self.groups.step, self._on_estimate_error)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timers = [
             node.create_timer(1.0 / parameters.rate, self._worker.wake, clock=steady),
@@ -99,8 +108,15 @@ class Session:
             self._transforms.close()
         if not self.stop():
             self._node.get_logger().error(f"the estimate under way did not end within {STOP_TIMEOUT:g} s")
+        self._outputs.close_groups()
         self._outputs.clear_markers()
         self._health.over("input", "discovery", "estimate", *self._troubles)
+
+    def _window(self) -> SlidingWindow:
+        """An empty window of the bundle."""
+        config, p = self._config, self._parameters
+        listed = config.agent_names or [p.names.get(agent, agent) for agent in p.input_agents]
+        return SlidingWindow(config.dt, config.window, config.dims, listed or None, window_parameters(p))
 
     def _input(self, type_name: str) -> Input:
         return parameters_input(type_name, self._parameters, self._config.agent_names)
@@ -127,23 +143,21 @@ class Session:
         if self._tf_is_wanted and self._transforms is None:
             self._transforms = TransformBuffer(self._node)
         graph = dict(self._node.get_topic_names_and_types())
-        topics = self._topics(graph)
-        if self.intake.source is None and (kind := input_type(self._template, topics.values(), graph)):
+        places = self._places(graph)
+        if self.intake.source is None and (kind := input_type(self._template, [p.topic for p in places], graph)):
             self.intake.source = self._input(kind)
             self._node.get_logger().info(f"input type: {kind}")
         troubles = {}
-        for agent, topic in topics.items():
-            source = self.intake.source
-            if source is not None and topic not in self._subscriptions:
-                types, expected = graph.get(topic, ()), source.type_name
+        for place in places:
+            topic, types = place.topic, graph.get(place.topic, ())
+            if self.intake.source is not None and topic not in self._subscriptions:
+                expected = self.intake.source.type_name
                 if types and expected not in types:
                     found = ", ".join(types)
                     troubles[f"type of {topic}"] = f"{topic} is not read: it is of type {found}, expected {expected}"
                 else:
-                    self._subscribe(topic, agent, expected, source.read)
-                    for companion in source.companions:
-                        self._accompany(companion, agent)
-            if agent and (publishers := self._node.count_publishers(topic)) > 1:
+                    self._begin(place, expected)
+            if place.agent and (publishers := self._node.count_publishers(topic)) > 1:
                 troubles[f"publishers of {topic}"] = f"{publishers} publishers on {topic}: expected one per agent"
         troubles |= {f"QoS of {topic}": text for topic, (text, qos) in self._unfit.items() if self._unheard(topic, qos)}
         self._say(troubles)
@@ -152,14 +166,15 @@ class Session:
         elif time.monotonic() - self._since > PATIENCE:
             self._health.warn("input", f"nothing has arrived on {self._template} yet")
 
-    def _topics(self, graph: dict[str, list[str]]) -> dict[str, str]:
-        """Topic by agent; the agent is "" where one topic holds all."""
-        if AGENT not in self._template:
-            return {"": self._template}
-        if self._parameters.input_agents:
-            return {agent: self._template.replace(AGENT, agent) for agent in self._parameters.input_agents}
-        found = matching_agents(self._template, graph)
-        return {agent: topic for agent, topic in found.items() if self._node.count_publishers(topic)}
+    def _places(self, graph: dict[str, list[str]]) -> list[Place]:
+        """The topics of the stream: those that are there, but of listed agents also those that will be."""
+        listed, template = self._parameters.input_agents, self._template
+        if GROUP not in template and AGENT not in template:
+            return [Place(template)]
+        if GROUP not in template and listed:
+            return [Place(template.replace(AGENT, agent), agent) for agent in listed]
+        found = [place for place in matching(template, graph) if not listed or place.agent in ("", *listed)]
+        return [place for place in found if self._node.count_publishers(place.topic)]
 
     def _say(self, troubles: dict[str, str]) -> None:
         """Warn of what is wrong with topics now; what was and is no longer has ended."""
@@ -174,21 +189,26 @@ class Session:
         fits = (qos_check_compatible(publisher.qos_profile, qos)[0] for publisher in publishers)
         return QoSCompatibility.ERROR in fits
 
-    def _accompany(self, companion: Companion, agent: str) -> None:
-        """Subscribe to a companion's topic; where its type is not installed the input does without it, and says so."""
-        topic = self._node.resolve_topic_name(companion.topic.replace(AGENT, agent))
+    def _begin(self, place: Place, type_name: str) -> None:
+        """Subscribe to a topic and to what accompanies it; what is not installed the input does without."""
+        if place.group not in self._sources:
+            self._sources[place.group] = self._input(type_name)
+        source = self._sources[place.group]
+        self._subscribe(place, type_name, source.read)
+        for companion in source.companions:
+            topic = self._node.resolve_topic_name(place.fill(companion.topic))
+            try:
+                self._subscribe(place._replace(topic=topic), companion.type_name, companion.read, companion.latched)
+            except ImportError as error:
+                self._health.warn(f"type of {topic}", f"{topic} is not read: {one_line(error)}")
+
+    def _subscribe(self, place: Place, type_name: str, read: Reader, latched: bool = False) -> None:
+        clock, push, topic = self._node.get_clock(), self.intake.push, place.topic
         if topic in self._subscriptions:
             return
-        try:
-            self._subscribe(topic, agent, companion.type_name, companion.read, companion.latched)
-        except ImportError as error:
-            self._health.warn(f"type of {topic}", f"{topic} is not read: {one_line(error)}")
-
-    def _subscribe(self, topic: str, agent: str, type_name: str, read: Reader, latched: bool = False) -> None:
-        clock, push = self._node.get_clock(), self.intake.push
 
         def receive(message: Any) -> None:
-            push(message, agent, 1e-9 * clock.now().nanoseconds, time.monotonic(), read)
+            push(message, place.agent, 1e-9 * clock.now().nanoseconds, time.monotonic(), read, place.group)
 
         qos = QoSProfile(depth=self._parameters.input_depth, reliability=QoSReliabilityPolicy.BEST_EFFORT)
         if latched:
@@ -209,9 +229,8 @@ class Session:
             qos_overriding_options=QoSOverridingOptions.with_default_policies(),
         )
 
-    def _on_worker_error(self, error: Exception) -> None:
-        """In the worker: say it, and try the next window without what came before."""
+    def _on_estimate_error(self, error: Exception) -> None:
+        """In the worker: say it; the next window is tried."""
         if self._node.context.ok():
             line = f"estimate failed: {type(error).__name__}: {one_line(error)}"
             self._health.fail("estimate", line, ERROR_LASTS)
-            self.pipeline.forget_estimate()

@@ -21,7 +21,6 @@ from siha_ros.node.declared import DeclaredParameters
 from siha_ros.node.diagnostics import Health, one_line
 from siha_ros.node.discovery import check_topic, resolved_template, topic_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
-from siha_ros.node.markers import MarkerScene
 from siha_ros.node.outputs import Outputs
 from siha_ros.node.parameters import window_parameters
 from siha_ros.node.session import Session
@@ -136,7 +135,7 @@ class SihaNode(LifecycleNode):
         if config.identified and p.input_agents and (line := unmatched(p.input_agents, p.names, config.agent_names)):
             self.get_logger().warning(line)
         size = p.markers_size or (0.06 if config.identified else 0.25)
-        self._outputs = Outputs(self, body=config.identified, markers=MarkerScene(size, p.markers_edge_threshold))
+        self._outputs = Outputs(self, body=config.identified, size=size, edge_threshold=p.markers_edge_threshold)
         self.get_logger().info(f"configured: bundle {config.name}, device {device}, input {self._template}")
 
     def _activate(self) -> None:
@@ -177,10 +176,11 @@ class SihaNode(LifecycleNode):
             config = self._estimator.bundle.config
             values |= {"device": self._estimator.device, "bundle": config.name, "input": self._template}
             if self._session is not None:
-                pipeline = self._session.pipeline
-                values |= diagnostics.stream_values(pipeline)
-                apart = diagnostics.clocks_apart(pipeline.window.clock_offsets)
-                statuses = [diagnostics.agents_status(name, pipeline), diagnostics.model_status(name, config, pipeline)]
+                pipelines = dict(self._session.groups.pipelines)
+                values |= diagnostics.stream_values(self._session.intake, pipelines.values())
+                offsets = {agent: s for p in pipelines.values() for agent, s in p.window.clock_offsets.items()}
+                apart = diagnostics.clocks_apart(offsets)
+                statuses = diagnostics.group_statuses(name, config, pipelines)
         if apart:
             self._health.fail("clocks", apart)
         else:

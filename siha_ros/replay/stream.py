@@ -21,11 +21,12 @@ from siha_ros.node.discovery import (
     parameters_input,
     topic_template,
 )
+from siha_ros.node.groups import Groups
 from siha_ros.node.inputs import INPUT_TYPES, Input, Sample
 from siha_ros.node.intake import Intake, Reader
 from siha_ros.node.messages import NewMessage
 from siha_ros.node.parameters import Parameters, window_parameters
-from siha_ros.node.pipeline import Pipeline, Sink
+from siha_ros.node.pipeline import Sink
 from siha_ros.replay.bag import NANOSECOND, Bag, BagError, Entry, to_ns
 from siha_ros.window.sliding_window import SlidingWindow
 
@@ -57,6 +58,11 @@ class Summary:
     estimates: int = 0
     failures: int = 0
     lines: list[str] = field(default_factory=list)
+
+    def fail(self, error: Exception) -> None:
+        """Take note of an estimate that failed: as in the node, the run goes on without what came before."""
+        self.failures += 1
+        self.lines.append(f"estimate failed: {type(error).__name__}: {' '.join(str(error).split())}")
 
     @property
     def times_real_time(self) -> float:
@@ -157,10 +163,13 @@ def run(
     bag, parameters = stream.bag, stream.parameters
     summary, clock = Summary(), _Clock()
     window = window or stream.window()
-    intake = Intake(window, parameters, "body" if stream.config.identified else "team", summary.lines.append)
+    one = replace(parameters, groups_max=1)
+    intake = Intake(lambda: window, one, "body" if stream.config.identified else "team", summary.lines.append)
     source = _WithholdingInput(stream.source(), withheld, parameters.names, clock)
     intake.source = source
-    pipeline = Pipeline(intake, window, estimator, sink, summary.lines.append, clock=clock, new=new)
+    groups = Groups(
+        intake, estimator, lambda feed: sink, math.inf, summary.lines.append, summary.fail, clock=clock, new=new
+    )
     first_ns = bag.begin_ns if begin is None else max(to_ns(begin), bag.begin_ns)
     last_ns = bag.end_ns if end is None else min(to_ns(end), bag.end_ns)
     step_ns = 1e9 / parameters.rate  # estimates are due at whole nanoseconds: a message of that time comes before it
@@ -170,18 +179,13 @@ def run(
         """The estimates that are due before a time of recording (ns)."""
         nonlocal tick, heard
         while (due_ns := bag.begin_ns + round(tick * step_ns)) < limit_ns:
-            if pipeline.stale and not heard:  # nothing happens until the stream is back
+            if not heard and groups.stale:  # nothing happens until the stream is back
                 tick = max(tick, math.ceil((limit_ns - bag.begin_ns) / step_ns))
                 return
             clock.now, heard = due_ns * NANOSECOND, False
             if on_tick is not None:
                 on_tick(tick, clock.now)
-            try:
-                pipeline.step()
-            except Exception as error:  # as in the node: say it, and go on without what came before
-                summary.failures += 1
-                summary.lines.append(f"estimate failed: {type(error).__name__}: {' '.join(str(error).split())}")
-                pipeline.forget_estimate()
+            groups.step()
             tick += 1
 
     began = time.perf_counter()
@@ -203,7 +207,7 @@ def run(
             heard = True
     estimate_until(last_ns + 1)
     summary.run_seconds = time.perf_counter() - began
-    summary.stream_seconds, summary.estimates = (last_ns - first_ns) * NANOSECOND, pipeline.estimates
+    summary.stream_seconds, summary.estimates = (last_ns - first_ns) * NANOSECOND, groups.estimates
     return summary
 
 

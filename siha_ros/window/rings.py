@@ -46,6 +46,12 @@ class SampleRings:
         self._recent_positions = grown(self._recent_positions, agents)
         self._turn = np.concatenate([self._turn, np.zeros(agents - len(self._turn), dtype=np.int64)])
 
+    def keep(self, agents: NDArray[np.int64]) -> None:
+        """Forget all agents but those."""
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(self, name, array[agents])
+
     def write(self, index: NDArray[np.int64], stamp: float, values: NDArray[np.float64], newest: NDArray) -> int:
         """Keep one sample of each indexed agent; the first of two with the same stamp stays, with the velocity of the
         second where it had none.

@@ -76,6 +76,7 @@ class WindowParameters(VisibilityParameters):
         stale_timeout: the stream as a whole counts as stopped after so long without a message, by the steady clock (s).
         max_rate: samples of one agent that come faster than this are thinned (Hz); sets the memory.
         max_agents: agents beyond this number are refused.
+        forget_after: an agent of an open group that has not been seen for so long is forgotten (s); 0 keeps all.
         velocity_span: time over which the velocity at the last sample is fitted (s), three samples at least.
         velocity_samples: most samples used for it.
     """
@@ -86,6 +87,7 @@ class WindowParameters(VisibilityParameters):
     stale_timeout: float = 1.0
     max_rate: float = 480.0
     max_agents: int = 64
+    forget_after: float = 60.0
     velocity_span: float = 0.1
     velocity_samples: int = 12
 
@@ -96,6 +98,8 @@ class WindowParameters(VisibilityParameters):
                 raise ValueError(f"{name} is {getattr(self, name)}, expected a number above 0")
         if self.grid_delay is not None and not (math.isfinite(self.grid_delay) and self.grid_delay >= 0):
             raise ValueError(f"grid_delay is {self.grid_delay}, expected seconds, 0 or more, or None for one grid step")
+        if not (math.isfinite(self.forget_after) and self.forget_after >= 0):
+            raise ValueError(f"forget_after is {self.forget_after}, expected seconds, 0 or more")
         for name, least in (("max_agents", 1), ("velocity_samples", 3)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}")
@@ -122,6 +126,11 @@ class SlidingWindow:
     newest: float
     _visibility: Visibility
     _plausibility: Plausibility
+    _last_position: NDArray[np.float64]
+    _last_velocity: NDArray[np.float64]
+    _orientations: NDArray[np.float64]
+    _heights: NDArray[np.float64]
+    _delay: NDArray[np.float64]
     _place: dict[str, int]
     _known_names: list[str]
     _known_index: NDArray[np.int64]
@@ -245,8 +254,9 @@ class SlidingWindow:
         with self._lock:
             if not self.warm:
                 return None
-            v, dims = self._visibility, self.dims
             self._silence()
+            self._forget_gone()
+            v, dims = self._visibility, self.dims
             times = np.asarray(self.newest + self._grid, dtype=np.float64)
             until = np.where(v.shown, np.inf, np.where(v.ever_shown, v.last_good, -np.inf))
             values = self._rings.on_grid(self.newest, until, times, self.parameters.max_gap)
@@ -374,6 +384,25 @@ class SlidingWindow:
         hidden, broken = self._visibility.silence(self.newest, self._resumed)
         self._hide(hidden)
         self._forget_run(broken)
+
+    def _forget_gone(self) -> None:
+        """Forget the agents of an open group that have been gone for long: their names may have been but passing."""
+        v, p = self._visibility, self.parameters
+        if self.fixed or not p.forget_after:
+            return
+        gone = ~v.shown & ~(v.last_message >= self.newest - p.forget_after)
+        if not gone.any():
+            return
+        kept = np.flatnonzero(~gone)
+        names = ", ".join(self.names[agent] for agent in np.flatnonzero(gone))
+        self._note(f"forgotten, not seen for {p.forget_after:g} s: {names:.160}")
+        for part in (self._visibility, self._plausibility, self._rings):
+            part.keep(kept)
+        self._last_position, self._last_velocity = self._last_position[kept], self._last_velocity[kept]
+        self._orientations = self._orientations[kept]
+        self._heights, self._delay = self._heights[kept], self._delay[kept]
+        self.names = [self.names[agent] for agent in kept]
+        self._grow(len(kept))
 
     # ---------------------------------------------------------------- samples
 

@@ -167,6 +167,12 @@ class Visibility:
             if name != "parameters":
                 setattr(self, name, np.concatenate([getattr(self, name), array]))
 
+    def keep(self, agents: NDArray[np.int64]) -> None:
+        """Forget all agents but those."""
+        for name, array in vars(self).items():
+            if name != "parameters":
+                setattr(self, name, array[agents])
+
     def silence(self, newest: float, resumed: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Hide the agents that have been without a good sample for too long.
 
@@ -278,8 +284,8 @@ class Visibility:
         if status == Status.UNKNOWN:
             return "not seen yet" if np.isnan(self.last_message[agent]) else f"not seen yet: {why}"
         if self.run_count[agent]:
-            again = "again " if self.ever_shown[agent] else ""
-            return f"seen {again}for {newest - self.run_start[agent]:.2f} s of {self.parameters.show_after:.2f} s"
+            again, lost = ("again ", f"; before: {why}") if self.ever_shown[agent] else ("", "")
+            return f"seen {again}for {newest - self.run_start[agent]:.2f} s of {self.parameters.show_after:.2f} s{lost}"
         if status == Status.WARMING_UP:
             return "no sample near the newest grid time yet"
         if not self.ever_shown[agent]:

@@ -20,12 +20,12 @@ from rclpy.serialization import serialize_message
 from siha_ros.msg import Forecast, HiddenTrajectories, InteractionGraph
 from visualization_msgs.msg import MarkerArray
 
+from siha_ros.node.groups import Groups
 from siha_ros.node.inputs import INPUT_TYPES, make_input, message_type
 from siha_ros.node.intake import Intake
 from siha_ros.node.markers import MarkerScene
 from siha_ros.node.messages import output_messages, recovered_message, states_message
 from siha_ros.node.parameters import Parameters
-from siha_ros.node.pipeline import Pipeline
 from siha_ros.window.sliding_window import SlidingWindow
 
 INSTALLED = [kind for kind in INPUT_TYPES if find_spec(kind.split("/")[0])]
@@ -58,6 +58,10 @@ class FiniteSink:
         assert finite(self._markers.clear())
 
 
+def raised(error: Exception) -> None:
+    raise error
+
+
 class Storm:
     """The node's own way from messages to outputs, with its clock in the test's hands: an estimate for every `every`
     stamps."""
@@ -66,10 +70,12 @@ class Storm:
         self.kind, self.source, self.every = kind, make_input(kind, names, twists="/{agent}/twist"), every
         self.names, self.place, config = names, place, estimator.bundle.config
         self.said: list[str] = []
-        window = SlidingWindow(config.dt, config.window, config.dims, names if fixed else None)
-        self.intake = Intake(window, Parameters(), "team", self.said.append)
+        self.window = SlidingWindow(config.dt, config.window, config.dims, names if fixed else None)
+        self.intake = Intake(lambda: self.window, Parameters(groups_max=1), "team", self.said.append)
         self.intake.source, self.sink = self.source, FiniteSink(body=config.identified)
-        self.pipeline = Pipeline(self.intake, window, estimator, self.sink, self.said.append, clock=lambda: self.clock)
+        self.groups = Groups(
+            self.intake, estimator, lambda feed: self.sink, 10.0, self.said.append, raised, clock=lambda: self.clock
+        )
         self.moment, self.clock, self.frames = 1000.0, 50.0, 0
 
     def send(self, odd) -> None:
@@ -80,7 +86,7 @@ class Storm:
             if message is not None:
                 self.intake.push(message, name, self.moment, self.clock)
         if self.frames % self.every == 0:
-            self.pipeline.step()
+            self.groups.step()
 
     def rage(self, count: int) -> None:
         """Send `count` messages through weather."""
@@ -95,9 +101,9 @@ class Storm:
     def clear_up(self) -> None:
         """What comes after, in good weather, is seen where it is."""
         self.moment, self.clock = self.moment + 10.0, self.clock + 10.0
-        for _ in range(round((self.pipeline.window.duration + 1.0) * RATE)):
+        for _ in range(round((self.window.duration + 1.0) * RATE)):
             self.send(lambda message: message)
-        self.pipeline.step()
+        self.groups.step()
         seen = {state.name: state.pose.position for state in self.sink.states.agents if state.status in SEEN}
         assert set(seen) == set(self.names), self.said
         moment = seconds(self.sink.states.header.stamp)
@@ -128,7 +134,7 @@ class Weather:
 def test_odd_messages_break_nothing(kind, count, fixed, tmp_path):
     storm = Storm(kind, HoldEstimator(tmp_path / "team"), fixed)
     storm.rage(count)
-    assert storm.pipeline.estimates > count / 100, storm.said
+    assert storm.groups.estimates > count / 100, storm.said
     storm.clear_up()
 
 
@@ -140,13 +146,13 @@ def test_odd_messages_break_no_trained_model(count):
     team = load_estimator("springs_team", "cpu")
     storm = Storm("geometry_msgs/msg/PoseStamped", team, False, [f"r{index}" for index in range(7)], circle, every=10)
     storm.rage(count)
-    assert storm.pipeline.estimates > 0, storm.said
+    assert storm.groups.estimates > 0, storm.said
     storm.clear_up()
     body = load_estimator("body", "cpu")
     pose, names = body.path.template.pose, body.bundle.config.agent_names
     storm = Storm("siha_ros/msg/SkeletonFrame", body, True, names, lambda index, moment: walk(pose[index], moment), 40)
     storm.rage(count)
-    assert storm.pipeline.estimates > 0, storm.said
+    assert storm.groups.estimates > 0, storm.said
     storm.clear_up()
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 from diagnostic_msgs.msg import DiagnosticStatus
 from test_node_outputs import scene
 
-from siha_ros.node.diagnostics import Health, agents_status, clocks_apart, model_status, stream_values
+from siha_ros.node.diagnostics import Health, agents_status, clocks_apart, group_statuses, model_status, stream_values
 from siha_ros.window.types import Status
 
 CONFIG = SimpleNamespace(name="springs", ranges=SimpleNamespace(rate=[10.0, 1000.0]))
@@ -90,11 +90,13 @@ def test_slow_stream_is_said_with_its_rate_and_the_one_expected(rate, message):
     assert status.level == (DiagnosticStatus.WARN if rate < 9.0 else DiagnosticStatus.OK)
 
 
+INTAKE = SimpleNamespace(received=7, dropped=Counter())
+
+
 class Vanishing:
     """A pipeline whose scene the worker takes away as soon as it has been looked at."""
 
-    intake = SimpleNamespace(received=0, dropped=Counter())
-    window = SimpleNamespace(rejected=Counter(), resets=0, clock_offsets={}, sample_rate=50.0)
+    window = SimpleNamespace(rejected=Counter(late=2), resets=0, clock_offsets={}, sample_rate=50.0)
     estimates, stale = 1, False
 
     def __init__(self) -> None:
@@ -104,17 +106,36 @@ class Vanishing:
     def scene(self):
         return self._scenes.pop() if self._scenes else None
 
-    def latency_ms(self):
-        return None
+    latencies = (0.010, 0.020)
 
     def rate(self):
         return 0.0
 
 
 def test_scene_that_the_worker_takes_away_meanwhile_harms_nobody():
-    assert stream_values(Vanishing())["estimate (ms)"] == "5.0"
+    assert stream_values(INTAKE, [Vanishing()])["estimate (ms)"] == "5.0"
     assert agents_status("/siha", Vanishing()).message == "1 of 3 hidden: b"
     assert model_status("/siha", CONFIG, Vanishing()).message == "beyond the bundle"
+
+
+def test_values_of_several_groups_are_those_of_all():
+    values = stream_values(INTAKE, [Vanishing(), Vanishing()])
+    assert (values["groups"], values["estimates"], values["messages received"]) == (2, 2, 7)
+    assert (values["latency p50 (ms)"], values["not used, late"]) == ("15.0", 4)
+    assert stream_values(INTAKE, [])["latency p99 (ms)"] == ""
+
+
+def test_statuses_name_their_group_where_there_are_several():
+    assert [found.message for found in group_statuses("/siha", CONFIG, {})] == ["nothing heard yet", "no estimate yet"]
+    one = group_statuses("/siha", CONFIG, {"team": pipeline()})
+    assert [found.name for found in one] == ["/siha: agents", "/siha: model"]
+    two = group_statuses("/siha", CONFIG, {"red": pipeline(), "blue": pipeline()})
+    assert [found.name for found in two] == [
+        "/siha: red: agents",
+        "/siha: red: model",
+        "/siha: blue: agents",
+        "/siha: blue: model",
+    ]
 
 
 def test_clocks_over_a_second_apart_are_an_error():

@@ -14,7 +14,15 @@ from geometry_msgs.msg import Pose, PoseArray, PoseStamped, PoseWithCovarianceSt
 from nav_msgs.msg import Odometry
 from siha_ros.msg import SkeletonFrame
 
-from siha_ros.node.discovery import check_topic, common_type, matching_agents, resolved_template, unmatched
+from siha_ros.node.discovery import (
+    Place,
+    check_topic,
+    common_type,
+    matching,
+    matching_agents,
+    resolved_template,
+    unmatched,
+)
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.inputs.pose import pose_sample
 from siha_ros.node.intake import INBOX, Intake
@@ -150,6 +158,19 @@ def test_agents_are_found_by_the_template():
 
 def test_template_keeps_the_agent_through_namespace_and_remapping():
     assert resolved_template("{agent}/pose", lambda topic: f"/team/{topic}") == "/team/{agent}/pose"
+    assert resolved_template("{group}/{agent}/pose", lambda topic: f"/a/{topic}") == "/a/{group}/{agent}/pose"
+
+
+def test_groups_and_agents_are_found_by_the_template():
+    topics = ["/red/r2/pose", "/red/r1/pose", "/blue/r1/pose", "/r1/pose", "/red/poses"]
+    assert matching("/{group}/{agent}/pose", topics) == [
+        Place("/blue/r1/pose", "r1", "blue"),
+        Place("/red/r1/pose", "r1", "red"),
+        Place("/red/r2/pose", "r2", "red"),
+    ]
+    assert matching("/{group}/poses", topics) == [Place("/red/poses", "", "red")]
+    assert matching("/r1/pose", topics) == [Place("/r1/pose")]
+    assert Place("/red/r1/pose", "r1", "red").fill("/{group}/{agent}/twist") == "/red/r1/twist"
 
 
 def test_type_is_that_of_most_topics():
@@ -197,8 +218,14 @@ class Case:
         self.said: list[str] = []
         checked = Parameters.checked(parameters)
         self.window = SlidingWindow(0.1, 11, 2, names, window_parameters(checked))
-        self.intake = Intake(self.window, checked, "team", self.said.append)
+        self.intake = Intake(lambda: self.window, checked, "team", self.said.append)
         self.intake.source = make_input(source)
+
+    @property
+    def feed(self):
+        """The one group's."""
+        (feed,) = self.intake.feeds.values()
+        return feed
 
     def send(self, message, agent="r1", now=10.0, arrival=500.0) -> None:
         self.intake.push(message, agent, now, arrival)
@@ -208,7 +235,7 @@ class Case:
 def test_group_and_frame_come_from_the_stream():
     case = Case()
     case.send(pose_stamped(frame="map"))
-    assert (case.intake.group, case.intake.frame_id) == ("team", "map")
+    assert (case.feed.name, case.feed.named, case.feed.frame_id) == ("team", False, "map")
     assert case.window.names == ["r1"] and case.window.newest == 10.0 and case.window.heights.tolist() == [3.0]
 
 
@@ -221,12 +248,12 @@ def test_other_frames_and_groups_are_dropped_counted_and_said_once():
     assert case.said == [
         "message dropped: its frame is 'odom', expected 'map': there is no TF, as tf2_ros is not installed (said once)"
     ]
-    body = Case("siha_ros/msg/SkeletonFrame", ["hip"])
+    body = Case("siha_ros/msg/SkeletonFrame", ["hip"], group="ann")
     for group in ("ann", "bob", "ann"):
         frame = SkeletonFrame(group=group, joints=["hip"], positions=[0.0, 0.0, 1.0], tracked=[True])
         frame.header.stamp = to_time(10.0)
         body.send(frame, "")
-    assert body.intake.group == "ann" and body.intake.dropped == {"other group": 1}
+    assert body.feed.name == "ann" and body.intake.dropped == {"other group": 1}
 
 
 def test_unit_axes_and_frame_of_the_stream_become_those_of_the_outputs():
@@ -312,9 +339,9 @@ def test_newest_arrival_belongs_to_the_newest_stamp():
     case = Case()
     case.send(pose_stamped(stamp=10.0), arrival=500.0)
     case.send(pose_stamped(stamp=9.9), agent="r2", arrival=501.0)  # older by less than the tolerance: not the newest
-    assert case.intake.newest_arrival == 500.0
+    assert case.feed.newest_arrival == 500.0
     case.send(pose_stamped(stamp=2.0), arrival=502.0)  # time went back
-    assert case.intake.newest_arrival == 502.0
+    assert case.feed.newest_arrival == 502.0
 
 
 def test_reset_is_taken_in_its_turn():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
 from siha_ros.msg import AgentState  # noqa: E402
+from visualization_msgs.msg import Marker  # noqa: E402
 
 from siha_ros.node import messages  # noqa: E402
 from siha_ros.node.markers import FLAT, MarkerScene  # noqa: E402
@@ -230,13 +232,35 @@ class CountingNode:
 
 def test_publishers_of_agents_that_come_and_go_do_not_grow_without_end():
     node = CountingNode()
-    outputs = Outputs(node, body=False, markers=MarkerScene(size=0.2, edge_threshold=0.5))
-    others = len(node.publishers)
+    outputs = Outputs(node, body=False, size=0.2, edge_threshold=0.5)
+    others, group = len(node.publishers), outputs.open(SimpleNamespace(name="team", named=False))
     whole = scene()
     for number in range(200):
         names = [f"a{number}", f"b{number}", f"c{number}"]
-        outputs.publish(replace(whole, estimate=replace(whole.estimate, names=names)))
+        group.publish(replace(whole, estimate=replace(whole.estimate, names=names)))
         assert f"~/recovered/a{number}/pose" in node.publishers and len(node.publishers) - others <= 256
+
+
+def test_groups_have_topics_and_markers_of_their_own_and_take_them_along():
+    node = CountingNode()
+    outputs = Outputs(node, body=False, size=0.2, edge_threshold=0.5)
+    outputs.markers.get_subscription_count.return_value = 1
+    published = outputs.markers.publish
+    before = list(node.publishers)
+    feeds = [SimpleNamespace(name=name, named=True) for name in ("red", "blue", "green")]
+    drawn = []
+    for feed in feeds[:2]:
+        outputs.open(feed).publish(scene())
+        drawn.append({(marker.ns, marker.id) for marker in published.call_args.args[0].markers})
+    assert {ns for ns, _ in drawn[0]} == {ns for ns, _ in drawn[1]} and not drawn[0] & drawn[1]
+    topics = [f"~/recovered/{group}/{agent}/pose" for group in ("red", "blue") for agent in "abc"]
+    assert node.publishers == [*before, *topics]
+    outputs.close(feeds[0])
+    erased = {(marker.ns, marker.id): marker.action for marker in published.call_args.args[0].markers}
+    assert erased == dict.fromkeys(drawn[0], Marker.DELETE)
+    assert node.publishers == [*before, *topics[3:]]
+    outputs.open(feeds[2]).publish(scene())
+    assert {(marker.ns, marker.id) for marker in published.call_args.args[0].markers} == drawn[0]  # in the room of red
 
 
 def test_markers_show_status_spread_edges_and_forecast():

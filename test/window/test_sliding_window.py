@@ -421,7 +421,7 @@ def test_a_returning_agent_is_shown_after_the_debounce_with_its_first_samples():
         check(result)
         statuses.append(Status(int(result.status[1])))
         if stamp == 6.04:
-            assert result.reason[1] == "seen again for 0.04 s of 0.10 s"
+            assert result.reason[1] == "seen again for 0.04 s of 0.10 s; before: silent"
     assert statuses == [Status.HIDDEN] * 5 + [Status.VISIBLE] * 10
     np.testing.assert_array_equal(result.observed[1], result.times >= 6.0 - 1e-6)
 
@@ -709,3 +709,22 @@ def test_whatever_is_sent_the_window_is_well_formed(seed):
     assert windows > 50
     assert {Status.VISIBLE, Status.HIDDEN} <= statuses
     assert sum(window.rejected.values()) > 0
+
+
+def test_agents_that_have_long_been_gone_are_forgotten_where_names_are_open():
+    window = team(forget_after=2.0)
+    stream(window, 1.0, 4.0)
+    stream(window, 4.0, 5.9, agents=(0, 2, 3))
+    assert window.window().names == TEAM and window.window().status[1] == Status.HIDDEN
+    stream(window, 5.9, 6.5, agents=(0, 2, 3))
+    result = window.window()
+    check(result)
+    assert result.names == ["r0", "r2", "r3"] and (result.status == Status.VISIBLE).all()
+    assert np.abs(result.positions - np.stack([path(a, result.times)[:, :2] for a in (0, 2, 3)])).max() < 1e-3
+    assert "forgotten, not seen for 2 s: r1" in window.take_notes() and len(window.heights) == 3
+    stream(window, 6.5, 8.0, agents=(0, 1, 2, 3))  # back, as a new one
+    assert window.window().names == ["r0", "r2", "r3", "r1"]
+    fixed = team(names=TEAM, forget_after=2.0)
+    stream(fixed, 1.0, 4.0)
+    stream(fixed, 4.0, 8.0, agents=(0, 2, 3))
+    assert fixed.window().names == TEAM and fixed.window().status[1] == Status.HIDDEN
