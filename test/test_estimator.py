@@ -395,6 +395,40 @@ def test_agents_never_seen_are_guessed_with_a_reason(case):
     np.testing.assert_allclose(turned.positions[[5, 2], -1], previous.positions[[2, 5], -1], rtol=0, atol=1e-4)
 
 
+def test_agents_never_seen_are_carried_on_once_they_explain_the_others(by_hand, monkeypatch):
+    team, lost, estimator = by_hand.team(3), [(2, 0.0, 99.0), (5, 0.0, 99.0)], by_hand.estimator
+    h, guesses = by_hand.dt, []
+
+    def window_at(newest):
+        window = team.window(by_hand, newest, lost)
+        for last in (window.last_seen, window.last_position, window.last_velocity):
+            last[[2, 5]] = np.nan
+        return window
+
+    def loop(visible):  # as if the paper's loop answered 15 cm off the truth
+        window = window_at(20.0 + h * len(guesses))
+        frame = estimator_module.team_frame(estimator._exact(window.positions[window.observed.all(1)]), h)
+        truth = estimator._states(team.window(by_hand, window.times[-1]), np.array([2, 5]), frame)
+        guesses.append(truth + torch.tensor([0.1, -0.1, 0, 0]) / estimator.scale.position)
+        graph = torch.full((1, AGENTS, AGENTS, 2), 0.5)
+        return guesses[-1], torch.zeros_like(truth), graph, torch.tensor(5), torch.tensor(0.0)
+
+    monkeypatch.setitem(estimator.loops, 2, loop)
+    first = estimator.estimate(window_at(20.0))
+    assert off(team, first, [2, 5]).max() < 0.03
+    assert first.reason[2] == first.reason[5] == "never seen: which agent is where is a guess"
+    second = estimator.estimate(window_at(20.0 + h), first)
+    assert len(guesses) == 1 and off(team, second, [2, 5]).max() < 0.03
+    monkeypatch.setattr(estimator_module, "GIVEN_UP", -1.0)  # as if they explained the others no more
+    third = estimator.estimate(window_at(20.0 + h), second)
+    assert len(guesses) == 2 and off(team, third, [2, 5]).max() < 0.03
+    monkeypatch.setattr(estimator_module, "EXPLAINED", -1.0)
+    vain = estimator.estimate(window_at(20.0 + 2 * h), third)
+    assert off(team, vain, [2, 5]) == pytest.approx([0.1 * 2**0.5] * 2, abs=0.01)
+    monkeypatch.setattr(estimator_module, "explain", None)
+    estimator.estimate(window_at(20.0 + 3 * h), vain)  # too soon to look for them again
+
+
 def test_agents_last_seen_before_the_window_get_the_place_nearer_to_it(case):
     window = case.team(3).window(case, 20.0, [(2, 10.0, 99.0), (5, 10.0, 99.0)])
     places = case.estimator.estimate(window).positions[[2, 5], -1]
