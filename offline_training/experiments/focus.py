@@ -83,7 +83,7 @@ def _cell(lab: Lab, options: Options, folder: Path) -> Cell:
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     """The edges as Markdown, and ``folder/focus.png``, the six panels."""
     result = results[-1]
-    drawing = Figure(figsize=(15, 4.2), layout="tight")
+    drawing = Figure(figsize=(12, 4.6), layout="tight")
     FigureCanvasAgg(drawing)
     rows = []
     for axis, panel in zip(drawing.subplots(1, len(PANELS)), result["panels"], strict=True):
