@@ -58,6 +58,8 @@ class Declaration:
             value = float(value)
         if kind is tuple and isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
             return tuple(text for text in value if text)  # [''] is how ROS writes an empty list of texts
+        if value is True and "y" in self.choices:
+            value = "y"  # what YAML, on a command line too, makes of a y without quotes
         wrong = type(value) is not kind or (self.choices and value not in self.choices)
         if not wrong and self.low is not None and self.high is not None:
             wrong = not math.isfinite(value) or not self.low <= value <= self.high

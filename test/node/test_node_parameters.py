@@ -14,6 +14,12 @@ def test_whole_number_for_a_float_is_accepted_as_float():
     assert rate == 50.0 and type(rate) is float
 
 
+def test_an_axis_y_that_yaml_takes_for_yes_is_the_axis():
+    assert Parameters.checked({"input.up_axis": True}).input_up_axis == "y"
+    with pytest.raises(ParameterError, match="parameter input.up_axis is False: expected one of z, y"):
+        Parameters.checked({"input.up_axis": False})
+
+
 def test_lists_become_tuples_without_the_empty_text_that_ros_writes_for_an_empty_list():
     parameters = Parameters.checked({"input.agents": ["r1", "r2"], "name_map": [""]})
     assert parameters.input_agents == ("r1", "r2")
