@@ -20,7 +20,7 @@ from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import write_atomically
-from offline_training.stages.progress import say
+from offline_training.stages.progress import say, writer_type
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
 
@@ -47,6 +47,8 @@ def train_config(
         raise ValueError(f"--data: the data of {config.system} are simulated")
     if config.system == BODY and data is None:
         raise ValueError(f"system {BODY} needs --data FOLDER, with one .asf file and its .amc files")
+    if processes.number() == 0:
+        writer_type()  # says now what it has to say, not while the pace is measured
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
     processes.agreed(lambda: claim(work, **noted))
     if budget is not None:

@@ -22,7 +22,8 @@ def say(line: str) -> None:
 
 
 @cache
-def _writer_type() -> Any:
+def writer_type() -> Any:
+    """TensorBoard's writer, or None, and a line that says so, where it is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -73,7 +74,7 @@ class Progress:
             leave=False,
             disable=None if shown else True,  # None: unless it is a terminal
         )
-        writer = _writer_type() if shown else None
+        writer = writer_type() if shown else None
         self.board = writer and writer(str(folder / "tensorboard" / name), purge_step=done + 1)
 
     def step(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from offline_training import configured
+from offline_training import configured, team
 from offline_training.config import load_config
 from offline_training.configured import load_windows, summary, train_config
 from offline_training.datasets.benchmarks import BodyScale, body_state_windows
@@ -59,6 +59,23 @@ def test_from_config_to_weights(options, tmp_path):
     assert rows[3][:3] == ["nri", "11", "88"] and rows[3][4].startswith("mse ")
     with pytest.raises(ValueError, match=r"holds a training with seed 3 \(now 4\)"):
         train_config(load_config("springs", options, [*TINY, "hidden=3", "seed=4"]), tmp_path / "work")
+
+
+@pytest.mark.parametrize("stage", ["train_hsp_sa", "train_hsp_sg"])
+def test_a_killed_run_ends_as_one_that_never_was(stage, tmp_path, monkeypatch):
+    """The stages before the kill are read from their checkpoints; kills inside a stage are tests of its own."""
+    config = load_config("springs", ["warm"], [*TINY, "visible_only=false"])
+    train_config(config, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(team, stage, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        train_config(config, tmp_path / "killed")
+    assert not (tmp_path / "killed" / "result.json").exists()
+    train_config(config, tmp_path / "killed")
+    for name in ("nri", "hsp_sa_2", "hsp_sg_2"):
+        mine, theirs = (
+            load_file(tmp_path / place / "weights" / f"{name}.safetensors") for place in ("killed", "whole")
+        )
+        assert all(torch.equal(mine[key], value) for key, value in theirs.items())
 
 
 def test_a_body_has_its_limb_last_and_shares_no_trial(tmp_path, monkeypatch):

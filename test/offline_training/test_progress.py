@@ -40,7 +40,7 @@ class Board:
 
 @pytest.fixture
 def board(monkeypatch):
-    monkeypatch.setattr(progress, "_writer_type", lambda: Board)
+    monkeypatch.setattr(progress, "writer_type", lambda: Board)
     Board.made.clear()
 
 
@@ -77,9 +77,9 @@ def test_other_processes_show_and_write_nothing(tmp_path, capsys, board):
 
 def test_without_tensorboard_one_line_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    progress._writer_type.cache_clear()
-    assert progress._writer_type() is None and progress._writer_type() is None
-    progress._writer_type.cache_clear()
+    progress.writer_type.cache_clear()
+    assert progress.writer_type() is None and progress.writer_type() is None
+    progress.writer_type.cache_clear()
     assert capsys.readouterr().out.count("TensorBoard is not installed (pip install tensorboard)") == 1
 
 
