@@ -33,7 +33,7 @@ from siha_ros.replay.losses import error_table
 
 Windows: TypeAlias = TeamWindows | StateWindows
 CHUNK = 250  # windows that are looked at together
-SOLVED_FROM = 500  # windows in which trajectories that explain the others are looked for
+SOLVED_FROM = 200  # windows in which trajectories that explain the others are looked for
 FEWEST_WINDOWS = 30  # that say how large errors are
 NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
 

@@ -40,7 +40,7 @@ BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose age
 OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
 UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
-SEARCH_SECONDS = 0.5  # between two searches for trajectories of never seen agents that explain the others
+SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -381,6 +381,7 @@ class TeamEstimator:
                 self.step_variance,
                 self._tensor(BELIEVABLE * self.reach),
                 first_step=self.bundle.config.velocity == "measured",
+                only=None if memory is None else round(now / SEARCH_SECONDS),  # in turn: all take too long in a stream
             )
             if float(found.residual) > EXPLAINED:
                 found, searched = None, now

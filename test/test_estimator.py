@@ -419,6 +419,7 @@ def test_agents_never_seen_are_carried_on_once_they_explain_the_others(by_hand, 
     assert first.reason[2] == first.reason[5] == "never seen: which agent is where is a guess"
     second = estimator.estimate(window_at(20.0 + h), first)
     assert len(guesses) == 1 and off(team, second, [2, 5]).max() < 0.03
+    monkeypatch.setattr(estimator_module, "SEARCH_SECONDS", 1000.0)  # so that the first hypothesis has its turn
     monkeypatch.setattr(estimator_module, "GIVEN_UP", -1.0)  # as if they explained the others no more
     third = estimator.estimate(window_at(20.0 + h), second)
     assert len(guesses) == 2 and off(team, third, [2, 5]).max() < 0.03

@@ -42,21 +42,24 @@ def explain(
     step_variance: Tensor,
     farthest: Tensor,
     first_step: bool = False,
+    only: int | None = None,
 ) -> Explained:
     """What the dynamics make of ``refined``, the paper's answer to ``visible [B, V, T, D]``.
 
     Hypotheses: that answer, what it was before and after the first round, and itself with all edges among the hidden
     agents the other way round. guess_variance, step_variance, farthest ``[D]``: of the guess, of a step of the decoder,
-    and the largest state to believe in, normalised. first_step: as in :class:`Evidence`.
+    and the largest state to believe in, normalised. first_step: as in :class:`Evidence`. only: one hypothesis, by its
+    number (any), instead of all.
     """
     nri, count, frames = refinement.nri, refined.hidden.shape[1], visible.shape[2]
     first = refinement.hsp_sa(visible)
     second = refinement.hsp_sg(visible, nri.graph(torch.cat([visible, first], 1))[..., GUIDING_TYPE])
-    starts = torch.cat([refined.hidden, first, second, refined.hidden][: 3 if count == 1 else 4])
-    many = len(starts) // len(visible)
+    guesses = [refined.hidden, first, second, *([refined.hidden] if count > 1 else [])]
+    chosen = list(range(len(guesses))) if only is None else [only % len(guesses)]
+    starts, many = torch.cat([guesses[number] for number in chosen]), len(chosen)
     seen = visible.repeat(many, 1, 1, 1)
     odds = edge_log_odds(nri, torch.cat([seen, starts], 1), step_variance)
-    if count > 1:
+    if chosen[-1] == 3:
         odds[-len(visible) :, -count:, -count:] *= -1
     evidence = Evidence(
         seen=torch.full_like(starts, torch.nan),
