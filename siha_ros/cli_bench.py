@@ -1,4 +1,5 @@
-"""``siha bench``: speed of windows and of training on this machine."""
+"""``siha bench``: speed of windows, of training and of the running node on this machine. ``curves`` imports
+offline_training."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import factor, output_file, positive
+from siha_ros.arguments import factor, output_file, positive, seed
 
 TRAINED = ("nri_5", "nri_7", "nri_10", "nri_31", "hsp_sa_7", "hsp_sg_7", "hsp_sa_10", "hsp_sg_10")
 PRECISIONS = ("float32", "bf16")
+CHOICES = ("paper", "features", "bf16", "narrow_decoder", "one_start", "muon")
 SCENARIOS = ("team_7", "team_50", "body_120", "body_240", "bodies_4")
 
 
@@ -31,8 +33,8 @@ def bench_options(commands: Any) -> None:
     )
     bench.add_argument("--no-training", action="store_true", help="leave the training speeds out")
     bench.set_defaults(run=_bench)
-    kinds = bench.add_subparsers(title="in detail", metavar="train|node")
-    for command in (bench, _train_options(kinds), _node_options(kinds)):
+    kinds = bench.add_subparsers(title="in detail", metavar="train|node|curves")
+    for command in (bench, _train_options(kinds), _node_options(kinds), _curves_options(kinds)):
         command.add_argument("--json", type=output_file, metavar="FILE", help="write the report there too")
 
 
@@ -85,6 +87,37 @@ def _bench_node(options: argparse.Namespace) -> None:
 
     report = bench_node(options.scenarios, options.seconds)
     _show(options, report, table(report))
+
+
+def _curves_options(kinds: Any) -> Any:
+    curves = kinds.add_parser("curves", help="accuracy of NRI over minutes of training, by what was chosen for speed")
+    curves.add_argument(
+        "--choices", nargs="+", choices=CHOICES, default=CHOICES, metavar="NAME", help=f"of {', '.join(CHOICES)}"
+    )
+    curves.add_argument("--minutes", type=factor, default=8.0, help="of each (default: %(default)s)")
+    curves.add_argument("--seed", type=seed, default=0)
+    curves.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
+    curves.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
+    curves.add_argument(
+        "--work",
+        type=Path,
+        default=Path("curves"),
+        help="folder of logs, report and picture; an interrupted run goes on from it (default: %(default)s)",
+    )
+    curves.set_defaults(run=_bench_curves)
+    return curves
+
+
+def _bench_curves(options: argparse.Namespace) -> None:
+    import torch
+
+    from offline_training.curves import bench_curves, table
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    report = bench_curves(options.choices, options.minutes, options.work, options.seed, options.device)
+    _show(options, report, table(report))
+    print(f"picture: {options.work / 'curves.png'}")
 
 
 def _show(options: argparse.Namespace, report: dict[str, Any], text: str) -> None:

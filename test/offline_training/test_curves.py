@@ -1,0 +1,46 @@
+"""Curves of accuracy: what is read from a log by hand, what a choice stands for, and one tiny run of the command."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from offline_training import curves
+from siha_ros import cli_bench
+from siha_ros.cli import main
+
+
+def test_when_a_share_was_reached_first():
+    """70 % after 2 min on the way from 50; 80 half-way from 70 to 90; later falls do not count."""
+    rows = [
+        {"seconds": 120, "accuracy": 70.0},
+        {"seconds": 240, "accuracy": 90.0},
+        {"seconds": 360, "accuracy": 85.0},
+        {"seconds": 480, "accuracy": 96.0},
+    ]
+    found = curves.reached(rows)
+    assert found["60"] == pytest.approx(1.0) and found["80"] == pytest.approx(3.0) and found["90"] == 4.0
+    assert found["95"] == pytest.approx(6 + 2 * 10 / 11) and found["97.5"] is None
+
+
+def test_each_choice_adds_to_the_one_before():
+    assert curves.options_of("paper") == []
+    assert curves.options_of("narrow_decoder") == ["accelerations", "small_steps", "bf16", "narrow_decoder"]
+    assert tuple(curves.CHOICES) == cli_bench.CHOICES
+
+
+def test_a_tiny_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(curves, "TRAINING", 256)
+    monkeypatch.setattr(curves, "VALIDATION", 16)
+    monkeypatch.setattr(curves, "POINTS", 2)
+    monkeypatch.setattr(curves, "PACE_STEPS", 1)
+    work = tmp_path / "curves"
+    arguments = ["bench", "curves", "--choices", "one_start", "--minutes", "0.001", "--work", str(work)]
+    assert main(arguments) == 0
+    report = json.loads((work / "curves.json").read_text())
+    points = report["curves"]["one_start"]["points"]
+    assert [point["samples"] for point in points] == [128, 256] and 0 < points[0]["minutes"] < points[1]["minutes"]
+    assert (work / "curves.png").stat().st_size > 5000 and "+ one_start" in capsys.readouterr().out
+    assert main(arguments) == 0  # what is done is not done again
+    assert json.loads((work / "curves.json").read_text())["curves"]["one_start"]["points"] == points
