@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from siha_ros.node.inputs import INPUTS, Input, make_input
+from siha_ros.node.inputs.twists import NearestPairs, Pairs
 from siha_ros.node.parameters import ParameterError, Parameters
 
 AGENT, GROUP = "{agent}", "{group}"
@@ -15,7 +16,9 @@ _TOKENS = {AGENT: "AGENT_TOKEN", GROUP: "GROUP_TOKEN"}
 _TOPIC = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
-def parameters_input(type_name: str, parameters: Parameters, bundle: Sequence[str]) -> Input:
+def parameters_input(
+    type_name: str, parameters: Parameters, bundle: Sequence[str], pairs: Callable[[], Pairs] = NearestPairs
+) -> Input:
     """The input of a ROS type as the parameters want it; bundle: names of its agents, where they have some."""
     return make_input(
         type_name,
@@ -23,6 +26,7 @@ def parameters_input(type_name: str, parameters: Parameters, bundle: Sequence[st
         bundle=bundle,
         mapped=tuple(parameters.names),
         twists=parameters.input_twists,
+        pairs=pairs,
     )
 
 

@@ -22,6 +22,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from siha_ros.node.diagnostics import Health, one_line
 from siha_ros.node.discovery import AGENT, GROUP, Place, input_type, matching, parameters_input
+from siha_ros.node.filter_pairs import new_pairs
 from siha_ros.node.frames import Transform, TransformBuffer
 from siha_ros.node.groups import Groups
 from siha_ros.node.inputs import Input, message_type
@@ -119,7 +120,7 @@ class Session:
         return SlidingWindow(config.dt, config.window, config.dims, listed or None, window_parameters(p))
 
     def _input(self, type_name: str) -> Input:
-        return parameters_input(type_name, self._parameters, self._config.agent_names)
+        return parameters_input(type_name, self._parameters, self._config.agent_names, new_pairs)
 
     def _lookup(self, target: str, source: str, stamp: float) -> Transform:
         """In the worker: a transform by TF, which is listened to once a frame needs it."""

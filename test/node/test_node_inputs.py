@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
-from geometry_msgs.msg import Pose, PoseArray, PoseStamped, PoseWithCovarianceStamped
+from geometry_msgs.msg import Pose, PoseArray, PoseStamped, PoseWithCovarianceStamped, TwistStamped
 from nav_msgs.msg import Odometry
 from siha_ros.msg import SkeletonFrame
 
@@ -23,8 +23,10 @@ from siha_ros.node.discovery import (
     resolved_template,
     unmatched,
 )
+from siha_ros.node.filter_pairs import FilterPairs, new_pairs
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.inputs.pose import pose_sample
+from siha_ros.node.inputs.twists import NearestPairs
 from siha_ros.node.intake import INBOX, Intake
 from siha_ros.node.messages import to_time
 from siha_ros.node.parameters import INPUT_TYPES, ParameterError, Parameters, window_parameters
@@ -143,6 +145,24 @@ def test_skeleton_frame_of_uneven_arrays_is_refused_with_the_numbers(field):
     frame = SkeletonFrame(joints=["hip", "knee"], **(values | {field: values[field][:1]}))
     with pytest.raises(ValueError, match="2 joints.*expected 6, 2 and 0 or 2"):
         read(make_input("siha_ros/msg/SkeletonFrame"), frame, "")
+
+
+def test_message_filters_pair_as_the_package_itself_does():
+    pytest.importorskip("message_filters", reason="needs message_filters")
+    assert type(new_pairs()) is FilterPairs
+    random = np.random.default_rng(6)
+    for _ in range(20):
+        own, filtered = NearestPairs(), FilterPairs()
+        times = [(stamp + random.uniform(0.0, 0.008), stamp) for stamp in 10.0 + 0.02 * np.arange(50)]
+        stream = [(pose_stamped(stamp=stamp), random.uniform(0.0, 0.05)) for _, stamp in times if random.random() < 0.9]
+        for stamp, _ in times:
+            twist = TwistStamped()
+            twist.header.stamp = to_time(stamp)
+            stream.append((twist, random.uniform(0.0, 0.05)))
+        stream.sort(key=lambda entry: entry[1] + entry[0].header.stamp.sec + 1e-9 * entry[0].header.stamp.nanosec)
+        for message, _ in stream:
+            add = "add_twist" if isinstance(message, TwistStamped) else "add_pose"
+            assert getattr(own, add)(message) is getattr(filtered, add)(message)
 
 
 # Discovery

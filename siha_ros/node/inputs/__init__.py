@@ -7,7 +7,7 @@ for all types, in `siha_ros.node.intake` and in the window.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from siha_ros.node.inputs.keypoints import DetectionsInput, KeypointsInput
 from siha_ros.node.inputs.link_states import LinkStatesInput, LinkStatesRos2Input
@@ -20,6 +20,7 @@ from siha_ros.node.inputs.pose_array import PoseArrayInput
 from siha_ros.node.inputs.sample import Companion, Input, Sample, StreamNames
 from siha_ros.node.inputs.skeleton_frame import SkeletonFrameInput
 from siha_ros.node.inputs.transforms import TransformsInput
+from siha_ros.node.inputs.twists import NearestPairs, Pairs
 
 INPUTS: dict[str, type[Input]] = {
     kind.type_name: kind
@@ -58,6 +59,7 @@ def make_input(
     bundle: Sequence[str] = (),
     mapped: Sequence[str] = (),
     twists: str = "",
+    pairs: Callable[[], Pairs] = NearestPairs,
 ) -> Input:
     """The input of a ROS type.
 
@@ -65,12 +67,13 @@ def make_input(
         type_name: the type, as `ros2 topic type` prints it.
         agents, bundle, mapped: see StreamNames.
         twists: topic of the twists that belong to poses, {agent} in it; empty for none.
+        pairs: what pairs the poses and twists of an agent.
     """
     if type_name not in INPUTS:
         raise ValueError(f"no input for messages of type {type_name}")
     names = StreamNames(tuple(agents), tuple(bundle), tuple(mapped))
     if twists and type_name == PoseInput.type_name:
-        return PoseInput(names, twists)
+        return PoseInput(names, twists, pairs)
     return INPUTS[type_name](names)
 
 

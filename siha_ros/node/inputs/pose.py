@@ -6,11 +6,12 @@ included, for a lost body, and natnet_ros2 repeats the last pose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from siha_ros.node.inputs.rotations import rotated
 from siha_ros.node.inputs.sample import Companion, Input, Sample, StreamNames, points, quaternions
-from siha_ros.node.inputs.twists import TWIST_TYPE, TwistMemory
+from siha_ros.node.inputs.twists import TWIST_TYPE, NearestPairs, Pairs, TwistMemory
 
 
 class PoseInput(Input):
@@ -21,9 +22,11 @@ class PoseInput(Input):
     per_agent = True
     topic = "{agent}/pose"
 
-    def __init__(self, names: StreamNames | None = None, twists: str = "") -> None:
+    def __init__(
+        self, names: StreamNames | None = None, twists: str = "", pairs: Callable[[], Pairs] = NearestPairs
+    ) -> None:
         super().__init__(names)
-        self._twists = TwistMemory()
+        self._twists = TwistMemory(pairs)
         self.companions = [Companion(twists, TWIST_TYPE, self._twists.read)] if twists else []
 
     def read(self, message: Any, agent: str) -> list[Sample]:

@@ -7,37 +7,71 @@ samples with one stamp the window keeps the first and takes from the second what
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from siha_ros.node.inputs.rotations import rotated
 from siha_ros.node.inputs.sample import Sample, points, quaternions, seconds
 
 TWIST_TYPE = "geometry_msgs/msg/TwistStamped"
-SLOP = 0.005  # s: stamps of a pose and of its twist differ by no more
+SLOP = 0.005  # s: stamps of a pose and of its twist differ by less
 KEPT = 20  # newest messages of each agent that wait for what belongs to them
 
 
+class Pairs(Protocol):
+    """Pairs the poses and twists of one agent by their stamps."""
+
+    def add_pose(self, pose: Any) -> Any | None:
+        """Take a PoseStamped; the TwistStamped that belongs to it, where that has come before."""
+        ...
+
+    def add_twist(self, twist: Any) -> Any | None:
+        """Take a TwistStamped; the PoseStamped that it belongs to, where that has come before."""
+        ...
+
+
+class NearestPairs:
+    """Pairs what is nearest in time; needs no ROS. The node pairs by message_filters where that is installed."""
+
+    def __init__(self) -> None:
+        self._poses: deque[Any] = deque(maxlen=KEPT)
+        self._twists: deque[Any] = deque(maxlen=KEPT)
+
+    def add_pose(self, pose: Any) -> Any | None:
+        """See Pairs."""
+        self._poses.append(pose)
+        return _nearest(self._twists, pose)
+
+    def add_twist(self, twist: Any) -> Any | None:
+        """See Pairs."""
+        self._twists.append(twist)
+        return _nearest(self._poses, twist)
+
+
 class TwistMemory:
-    """Joins the poses and twists of all agents by their stamps.
+    """Joins the poses and twists of all agents.
 
     A twist in the frame of its pose is taken as it is, one in another frame as the body's own: it is turned by the
     pose's orientation.
     """
 
-    def __init__(self) -> None:
-        self._poses: dict[str, deque[Any]] = {}
-        self._twists: dict[str, deque[Any]] = {}
+    def __init__(self, pairs: Callable[[], Pairs] = NearestPairs) -> None:
+        self._new_pairs = pairs
+        self._pairs: dict[str, Pairs] = {}
 
     def read(self, twist: Any, agent: str) -> list[Sample]:
         """The agent's pose with this geometry_msgs/TwistStamped; nothing where none has its stamp yet."""
-        self._twists.setdefault(agent, deque(maxlen=KEPT)).append(twist)
-        pose = _nearest(self._poses.get(agent, ()), twist)
+        pose = self._of(agent).add_twist(twist)
         return [] if pose is None else [joined(pose, twist, agent)]
 
     def join(self, pose: Any, agent: str) -> list[Sample]:
         """The geometry_msgs/PoseStamped with its twist, or alone where that has not come."""
-        self._poses.setdefault(agent, deque(maxlen=KEPT)).append(pose)
-        return [joined(pose, _nearest(self._twists.get(agent, ()), pose), agent)]
+        return [joined(pose, self._of(agent).add_pose(pose), agent)]
+
+    def _of(self, agent: str) -> Pairs:
+        if agent not in self._pairs:
+            self._pairs[agent] = self._new_pairs()
+        return self._pairs[agent]
 
 
 def joined(pose: Any, twist: Any | None, agent: str) -> Sample:
@@ -48,20 +82,18 @@ def joined(pose: Any, twist: Any | None, agent: str) -> Sample:
         velocities = points([twist.twist.linear])
         if twist.header.frame_id not in ("", pose.header.frame_id):
             velocities = rotated(velocities, orientations)
-    position = points([pose.pose.position])
-    stamp = seconds(pose.header.stamp)
     return Sample(
         (agent,),
-        position,
+        points([pose.pose.position]),
         velocities=velocities,
         orientations=orientations,
-        stamp=stamp,
+        stamp=seconds(pose.header.stamp),
         frame_id=pose.header.frame_id,
     )
 
 
-def _nearest(messages: Any, other: Any) -> Any | None:
+def _nearest(messages: deque[Any], other: Any) -> Any | None:
     """Of the messages, the one nearest in time to another, if it is near enough."""
     stamp = seconds(other.header.stamp)
     near = min(messages, key=lambda message: abs(seconds(message.header.stamp) - stamp), default=None)
-    return near if near is not None and abs(seconds(near.header.stamp) - stamp) <= SLOP else None
+    return near if near is not None and abs(seconds(near.header.stamp) - stamp) < SLOP else None
