@@ -95,7 +95,7 @@ class Peer:
         )
         return heard
 
-    def call(self, kind: type, service: str, request: Any, timeout: float = 15.0) -> Any:
+    def call(self, kind: type, service: str, request: Any, timeout: float = 30.0) -> Any:
         """The answer of a service."""
         client = self.run(lambda: self.node.create_client(kind, service))
         try:
@@ -198,7 +198,7 @@ class NodeProcess:
     def state(self) -> str:
         return self.peer.call(GetState, f"{self.namespace}/siha/get_state", GetState.Request()).current_state.label
 
-    def wait_state(self, label: str, timeout: float = 15.0) -> None:
+    def wait_state(self, label: str, timeout: float = 60.0) -> None:
         wait_until(lambda: self.state() == label, timeout, f"state {label}; log:\n{self.log}")
 
     def set(self, name: str, value: Any) -> Any:
@@ -346,8 +346,8 @@ class SimClock(Player):
 
 def all_seen(node: NodeProcess, names: list[str]) -> None:
     """Wait until every agent is seen, and no other is there."""
-    wait_until(lambda: set(node.latest()) == set(names), 4.0, f"{names} in ~/states; log:\n{node.log}")
-    wait_until(lambda: all(state.status in SEEN for state in node.latest().values()), 3.0, "all seen")
+    wait_until(lambda: set(node.latest()) == set(names), 20.0, f"{names} in ~/states; log:\n{node.log}")
+    wait_until(lambda: all(state.status in SEEN for state in node.latest().values()), 20.0, "all seen")
 
 
 def finite(message: Any) -> bool:

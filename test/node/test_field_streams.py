@@ -1,4 +1,4 @@
-"""Situations from the field that need drivers, bags or clocks of their own, over DDS: rows 1, 2, 6, 7 and 13.
+"""Situations from the field that need drivers, bags or clocks of their own, over DDS: rows 1, 2, 6, 7, 11 and 13.
 
 The other rows of the node are in test_field_situations.py and test_node_processes.py; docs/situations.md lists all.
 """
@@ -153,3 +153,51 @@ def test_row_13_data_with_y_up_comes_out_with_z_up(start, play):
     for index, agent in enumerate(sorted(message.agents, key=lambda agent: agent.name)):
         p = agent.pose.position
         assert (p.x, p.y, p.z) == pytest.approx(Team.position(index, stamp_of(message)), abs=2e-3)
+
+
+def test_row_11_names_that_change_places_are_gated_and_flagged(start, play):
+    robots, apart = play(Team, ["s0", "s1", "s2"]), 0.75
+    begin = end = np.inf
+
+    def edit(name, message):
+        p, moment = message.pose.position, seconds(message.header.stamp)
+        places = {"s0": 0.0, "s1": apart, "s2": 3.0}
+        if begin < moment < end:
+            places["s0"], places["s1"] = places["s1"], places["s0"]
+        p.x, p.y, p.z = Team.position(0, moment)
+        p.x += places[name]
+        return message
+
+    def heard(since: float, until: float) -> list[tuple[int, str, float]]:
+        """Status and reason of s0, and its place, 0 for its own and 0.75 for that of s1."""
+        wait_until(
+            lambda: node.states and stamp_of(node.states[-1][1]) > until,
+            90.0,
+            f"states until {until}; log:\n{node.log}",
+        )
+        messages = [message for _, message in node.states if since < stamp_of(message) <= until]
+        agents = [({agent.name: agent for agent in m.agents}["s0"], Team.position(0, stamp_of(m))[0]) for m in messages]
+        return [(agent.status, agent.reason, agent.pose.position.x - x) for agent, x in agents]
+
+    robots.edit = edit
+    node = start()
+    all_seen(node, robots.names)
+    begin = robots.now + 0.03
+    end = begin + 0.02  # one message
+    states = heard(begin - 0.5, begin + 0.5)
+    assert all(status in SEEN and abs(place) < 0.1 for status, _, place in states)
+    assert len(node.lines("s0 took the place of s1 in one step")) == 1
+    begin, end = robots.now + 0.03, np.inf  # for good
+    states = heard(begin - 0.5, begin + 1.0)
+    first, last = (edge([status == AgentState.HIDDEN for status, _, _ in states], which) for which in (0, -1))
+    assert all(status in SEEN and abs(place) < 0.3 for status, _, place in states[:first])
+    assert all("jumped to the place of another agent" in reason for _, reason, _ in states[first : last + 1])
+    assert states[last + 1 :] and all(
+        status in SEEN and abs(place - apart) < 0.01 for status, _, place in states[last + 1 :]
+    )
+    assert len(node.lines("s0 took the place of s1")) == 1 and not node.lines("window reset")
+
+
+def edge(truths: list[bool], which: int) -> int:
+    """Index of the first (0) or last (-1) that is true."""
+    return [index for index, truth in enumerate(truths) if truth][which]

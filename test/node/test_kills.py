@@ -40,7 +40,7 @@ def test_drivers_killed_and_started_again_at_random(start, play, length):
             assert all(finite(message) for _, message in node.states)
     for name in set(robots.names) - robots.alive:
         robots.start(name)
-    all_seen(node, robots.names)
+    wait_until(lambda: seen(node) == set(robots.names), 30.0, f"all seen, not {seen(node)}; log:\n{node.log}")
     after = node.usage()
     assert after.threads <= before.threads and after.memory < 1.1 * before.memory
     assert "Traceback" not in node.log and not node.lines("[ERROR]")
