@@ -78,9 +78,9 @@ ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever i
 )
 
 
-def all_cells(names: Sequence[str], lab: Lab, options: Options) -> list[Cell]:
+def all_cells(names: Sequence[str], lab: Lab, options: Options, quiet: bool = False) -> list[Cell]:
     """Cells of some experiments in the order of their worth. Of several, one that something is missing for is left
-    out, with a line that says why."""
+    out, with a line that says why unless ``quiet``."""
     found: list[Cell] = []
     for name in names:
         try:
@@ -88,7 +88,8 @@ def all_cells(names: Sequence[str], lab: Lab, options: Options) -> list[Cell]:
         except ValueError as error:
             if len(names) == 1:
                 raise
-            print(f"{name}: left out: {error}", flush=True)
+            if not quiet:
+                print(f"{name}: left out: {error}", flush=True)
     return sorted(found, key=_rank)
 
 
@@ -109,7 +110,7 @@ def scaled(names: Sequence[str], lab: Lab, options: Options, budget: float | Non
     """Options whose schedules take about ``budget`` minutes in all (None: those of scale 1)."""
     if budget is None:
         return options
-    cells = all_cells(names, lab, replace(options, scale=1.0))
+    cells = all_cells(names, lab, replace(options, scale=1.0), quiet=True)
     measuring = MEASURING * len(cells)
     share = max(budget - measuring, budget / 10) / (minutes_of(cells) - measuring)
     return replace(options, scale=float(f"{share:.2g}"))  # two digits: the same budget is the same schedule

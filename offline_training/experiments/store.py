@@ -67,7 +67,8 @@ class Store:
             place.mkdir(parents=True, exist_ok=True)
             (place / "options.json").write_text(json.dumps(options, indent=1, default=str) + "\n")
             train(network, place)
-            write_atomically(weights, lambda path: save_file(network.state_dict(), path))
+            tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+            write_atomically(weights, lambda path: save_file(tensors, path))
             for checkpoint in place.glob("*.pt"):
                 checkpoint.unlink()  # with optimiser and structure cache many times the weights
         rows = stage_rows(place).values()
