@@ -26,13 +26,14 @@ from siha_ros.estimator import load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
-from siha_ros.replay.losses import error_tables, run_losses
+from siha_ros.replay.losses import error_tables, never_seen_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
     "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500},
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }
+NEVER_SEEN = 0.4  # runs in which two agents are never seen, for each run in which some are lost
 CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 
 
@@ -107,6 +108,8 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: TeamModules, *, see
             total=losses // 2 * 2,
         )
         errors |= error_tables(measured)
+        unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", seed + 3)
+        errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=2.5, seconds=12.0, seed=seed)
         save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
     return out
 

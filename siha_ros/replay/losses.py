@@ -8,11 +8,12 @@ beside the baselines on the same windows. Runs come from the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from tqdm import tqdm
 
 from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS
@@ -129,6 +130,37 @@ def live_window(config: BundleConfig, run: Run, newest: int) -> Window:
     times: NDArray[np.float64] = frames * np.float64(run.dt)
     known = last * run.dt, where, (where - before) / config.dt
     return window_of(run.names, times, run.positions[:, frames], observed, None, known)
+
+
+def never_seen_tables(
+    config: BundleConfig, estimator: WindowEstimator, runs: Iterable[Run], *, rate: float, seconds: float, seed: int = 0
+) -> dict[str, ErrorTable]:
+    """Tables of agents that were never seen, from the first ``seconds`` of estimates of runs: "solved" where their
+    trajectories explained the others, "hsp" where they did not. Agents are matched to the truth in each estimate.
+    """
+    random = np.random.default_rng(seed)
+    notes: dict[str, list[tuple[float, NDArray[np.float64]]]] = {"solved": [], "hsp": []}
+    for run in runs:
+        first = (config.window - 1) * _stride(config, run)
+        hidden = replace(run, lost_at=0, end=min(run.end, first + round(seconds / run.dt)))
+        previous: Estimate | None = None
+        for frame in estimate_frames(config, hidden, rate, float(random.random())):
+            window = live_window(config, hidden, frame)
+            for last in (window.last_seen, window.last_position, window.last_velocity):
+                last[run.lost] = np.nan
+            previous = estimator.estimate(window, previous)
+            solved = {run.names[agent] for agent in run.lost} <= getattr(previous.internal, "solved", set())
+            found, truth = previous.positions[run.lost, -1], run.positions[run.lost, frame]
+            places = linear_sum_assignment(np.linalg.norm(found[:, None] - truth, axis=-1))[1]
+            for place, agent in enumerate(run.lost):
+                spread = np.nan if previous.spread is None else float(previous.spread[agent, -1])
+                notes["solved" if solved else "hsp"].append((spread, truth[places[place]] - found[place]))
+    tables = {}
+    for name, rows in notes.items():
+        if len(rows) >= LEAST_ERRORS:
+            spreads, errors = (np.array(column) for column in zip(*rows, strict=True))
+            tables[name] = error_table(np.full(len(rows), 0.05), errors, spread=spreads)
+    return tables
 
 
 def _stride(config: BundleConfig, run: Run) -> int:

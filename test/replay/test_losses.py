@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from small_team import save_small_team
@@ -9,7 +12,16 @@ from small_team import save_small_team
 from siha_ros.baselines import ConstantVelocity, Hold
 from siha_ros.estimator import load_estimator
 from siha_ros.model.bundle import load_config
-from siha_ros.replay.losses import Run, error_table, error_tables, estimate_frames, live_window, report, run_losses
+from siha_ros.replay.losses import (
+    Run,
+    error_table,
+    error_tables,
+    estimate_frames,
+    live_window,
+    never_seen_tables,
+    report,
+    run_losses,
+)
 
 DT = 0.02
 LOST_AT, END = 100, 150
@@ -138,3 +150,30 @@ def test_predicted_deviations_make_the_table_hold_for_sure_and_unsure_estimates_
         assert 0.93 < (np.linalg.norm(errors[chosen], axis=-1) <= radius[chosen]).mean() < 0.97
     useless = error_table(seconds, errors, (0.5, 1.0, 2.0), random.permutation(spread))
     assert useless.exponent < 0.05
+
+
+class Placed:
+    """Puts two never seen agents a step to the right of where they are, each in the other's place; says from 3 s on
+    that they explain the others, and that it is a millimetre sure of it."""
+
+    def __init__(self, positions):
+        self.positions = positions
+
+    def estimate(self, window, previous=None):
+        assert np.isnan(window.last_seen[3:]).all() and not window.observed[3:].any()
+        estimate = Hold(horizon=1).estimate(window)
+        estimate.positions[[4, 3], -1] = self.positions[[3, 4], round(window.times[-1] / DT)] + [0.1, 0.0]
+        later = window.times[-1] > 3.0
+        estimate.internal = SimpleNamespace(solved=frozenset({"r3", "r4"} if later else ()))
+        estimate.spread = np.full(window.observed.shape, 0.001 if later else np.nan)
+        return estimate
+
+
+def test_tables_of_agents_never_seen_hold_whoever_is_taken_for_whom(config):
+    lost = replace(run(), lost=np.array([3, 4]), end=220)
+    tables = never_seen_tables(config, Placed(lost.positions), [lost] * 3, rate=10.0, seconds=9.0)
+    assert sorted(tables) == ["hsp", "solved"]
+    for table in tables.values():
+        assert table.radius == pytest.approx([0.1, 0.1], abs=1e-5)
+    assert not tables["hsp"].spread and tables["solved"].spread == pytest.approx([0.001, 0.001])
+    assert list(never_seen_tables(config, Placed(lost.positions), [lost] * 3, rate=10.0, seconds=2.0)) == ["hsp"]
