@@ -135,7 +135,9 @@ class BrowserView:
             fade_distance=60.0,
             shadow_opacity=0.18,
         )
-        self._origin = scene.add_frame("/siha/origin", axes_length=0.3, axes_radius=0.008, origin_radius=0.012)
+        self._origin = scene.add_frame(
+            "/siha/origin", axes_length=0.3, axes_radius=0.008, origin_radius=0.012, origin_color=(90, 90, 90)
+        )
         self._agents = BallLayer(scene, "/siha/agents")
         self._ghosts = BallLayer(scene, "/siha/truth", opacity=0.35, shadow=False)
         self._bones = TubeLayer(scene, "/siha/bones")
@@ -295,19 +297,20 @@ class BrowserView:
         """Put the whole group in front of one browser's camera, once it is known where that is."""
         if self._framed is None:
             return
-        position, target = self._framed
+        way, target = self._framed
         with client.atomic():
             client.camera.fov = FIELD_OF_VIEW
-            client.camera.position = position
+            client.camera.position = target + way / min(client.camera.aspect, 1.0)  # a high and narrow picture: further
             client.camera.look_at = target
 
     def _camera(
         self, scene: Scene, direction: NDArray[np.float64] = VIEW_DIRECTION
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The way from the middle of the group to a camera that has all of it in view (m), and that middle."""
         target = scene.centre + self._root.position
         upright = len(scene.bones.starts) > 0  # a team lies flat, and is seen from the side
         distance = (1.25 if upright else 0.9) * scene.extent / np.tan(FIELD_OF_VIEW / 2)
-        return target + distance * direction, target
+        return distance * direction, target
 
     def _draw(self, scene: Scene, at_once: bool) -> None:
         if self._framed is None:

@@ -28,6 +28,7 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 ERRORS = ("error", "assert")
+PATIENCE = 20.0  # s
 
 
 def find() -> str | None:
@@ -102,10 +103,15 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
 
-    def wait(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until `holds` is true, or fail saying `what` did not happen."""
+    def wait(self, holds: Callable[[], bool], what: str, again: Callable[[], None] | None = None) -> None:
+        """Wait until `holds` is true, or fail saying `what` did not happen. `again` is done first, and again after a
+        while: a browser that draws in software may be too busy for a click."""
         deadline = time.monotonic() + self._timeout
+        repeat = 0.0
         while not holds():
+            if again is not None and time.monotonic() > repeat:
+                again()
+                repeat = time.monotonic() + PATIENCE
             assert time.monotonic() < deadline, f"{what} did not happen within {self._timeout:.0f} s: {self.text()!r}"
             time.sleep(0.5)
 

@@ -78,12 +78,13 @@ def test_frames_update_the_handles_in_place():
 
         class Client:
             def __init__(self):
-                self.camera = self
+                self.camera, self.aspect = self, 0.5
 
             def atomic(self):
                 return view._server.atomic()
 
-        view._server.get_clients = lambda: {0: Client()}
+        client = Client()
+        view._server.get_clients = lambda: {0: client}
         nodes = None
         for k, count in enumerate((3, 3, 5, 2, 3)):
             names = [f"r{i}" for i in range(count)]
@@ -100,5 +101,7 @@ def test_frames_update_the_handles_in_place():
             assert nodes in (None, now), "no node is added or removed by a frame"
             nodes = now
         assert not view._labels["team/4"].visible
+        way, target = view._framed
+        np.testing.assert_allclose(view._server.get_clients()[0].position, target + 2 * way)
     finally:
         view.stop()
