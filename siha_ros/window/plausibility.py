@@ -22,18 +22,16 @@ class Plausibility:
 
     Attributes (one row per agent):
         values, changed: f8[A, 7] last position and quaternion as they came; f8[A] since when they are the same (s).
-        accepted, accepted_at, velocity: f8[A, 3] last position that was believed (m), f8[A] when (s), f8[A, 3] (m/s).
-        latest, latest_at: f8[A, 3] last position, believed or not (m); f8[A] when (s).
-        gated: i8[A] Cause of the jump that the agent's last sample made, SEEN where it made none.
+        track: f8[A, 2, 4] the last sample that was believed and the one before: position (m) and stamp (s).
+        gated, elsewhere: i8[A] Cause of the jump that the agent's last sample made, SEEN where it made none; f8[A, 3]
+            where to (m).
     """
 
     def __init__(self, parameters: VisibilityParameters, agents: int = 0) -> None:
         self.parameters = parameters
-        self.values = np.full((agents, REPEATED), np.nan)
-        self.accepted, self.latest = np.full((agents, 3), np.nan), np.full((agents, 3), np.nan)
-        self.velocity = np.zeros((agents, 3))
-        self.changed, self.accepted_at, self.latest_at = (np.full(agents, np.nan) for _ in range(3))
-        self.gated = np.zeros(agents, dtype=np.int8)
+        self.values, self.changed = np.full((agents, REPEATED), np.nan), np.full(agents, np.nan)
+        self.track = np.full((agents, 2, 4), np.nan)
+        self.gated, self.elsewhere = np.zeros(agents, dtype=np.int8), np.full((agents, 3), np.nan)
 
     def grow(self, agents: int) -> None:
         """Make room for agents that joined."""
@@ -47,6 +45,10 @@ class Plausibility:
         for name, array in vars(self).items():
             if name != "parameters":
                 setattr(self, name, array[agents])
+
+    def restart(self, index: NDArray[np.int64]) -> None:
+        """Believe the next sample of each of these agents, wherever it is."""
+        self.track[index], self.gated[index] = np.nan, Cause.SEEN
 
     def judge(
         self,
@@ -67,17 +69,29 @@ class Plausibility:
             shown: bool[A], who is believed to be seen.
             trusted: the source repeats a pose only of what stands still.
         """
-        causes = np.zeros(len(index), dtype=np.int8)
-        if not trusted and self.parameters.frozen_after > 0.0:
-            causes[self._repeats(index, stamp, positions, orientations)] = Cause.FROZEN
-        moved = np.flatnonzero((causes == Cause.SEEN) & ~(stamp <= self.latest_at[index]))
-        if not len(moved):
-            return causes, []
-        agents, places = index[moved], positions[moved]
+        if trusted or not self.parameters.frozen_after:
+            return self._believe(index, stamp, positions, shown)
+        causes = self._repeats(index, stamp, positions, orientations) * np.int8(Cause.FROZEN)
+        moved = np.flatnonzero(causes == Cause.SEEN)
+        causes[moved], taken = self._believe(index[moved], stamp, positions[moved], shown)
+        return causes, taken
+
+    def _believe(
+        self, index: NDArray[np.int64], stamp: float, places: NDArray[np.float64], shown: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int8], list[tuple[int, int]]]:
+        """Cause of each of the samples, and who took whose place; those that are believed become the newest ones."""
+        track = self.track[index]
+        step = places - track[:, 0, :3]
+        short = (step * step).sum(axis=1) <= (0.5 * self.parameters.jump_margin) ** 2
+        causes, believed = np.zeros(len(index), dtype=np.int8), np.ones(len(index), dtype=bool)
         taken: list[tuple[int, int]] = []
-        if self.parameters.max_speed > 0.0:
-            causes[moved], taken = self._jumps(agents, stamp, places, shown)
-        self._note(agents, stamp, places, causes[moved])
+        if self.parameters.max_speed and (not short.all() or self.gated.any()):  # seldom
+            causes, taken = self._jumps(index, stamp, places, track, shown)
+            self.gated[index], self.elsewhere[index] = causes, places
+            believed = causes == Cause.SEEN
+        track[believed, 1] = track[believed, 0]
+        track[believed, 0, :3], track[believed, 0, 3] = places[believed], stamp
+        self.track[index] = track
         return causes, taken
 
     def _repeats(
@@ -94,9 +108,10 @@ class Plausibility:
             values[:, 3:] = np.nan_to_num(orientations)
         same = (values == self.values[index]).all(axis=1)
         self.values[index] = values
-        self.changed[index[~same]] = stamp
         if not same.any():
+            self.changed[index] = stamp
             return same
+        self.changed[index[~same]] = stamp
         changed = np.nan_to_num(self.changed, nan=-np.inf)
         newest = int(changed.argmax())
         others = np.full(len(index), changed[newest])
@@ -105,59 +120,43 @@ class Plausibility:
         return np.asarray(same & alive)
 
     def _jumps(
-        self, index: NDArray[np.int64], stamp: float, places: NDArray[np.float64], shown: NDArray[np.bool_]
+        self,
+        index: NDArray[np.int64],
+        stamp: float,
+        places: NDArray[np.float64],
+        track: NDArray[np.float64],
+        shown: NDArray[np.bool_],
     ) -> tuple[NDArray[np.int8], list[tuple[int, int]]]:
         """Cause of each of the samples, and who took whose place."""
         p = self.parameters
-        seen, before = shown[index], self.accepted[index]
-        since = stamp - self.accepted_at[index]
-        with np.errstate(invalid="ignore"):
-            far = _length(places - before) > p.jump_margin + p.max_speed * since
-            missed = _length(places - before - self.velocity[index] * since[:, None])
-            again = (self.gated[index] != Cause.SEEN) & (_length(places - self.latest[index]) < missed)
-            astray = seen & ~again & (far | (missed > p.jump_margin))
+        step = _length(places - track[:, 0, :3])
+        missed = _length(places - self._expected(track, stamp))
+        far = step > p.jump_margin + p.max_speed * (stamp - track[:, 0, 3])
+        again = (self.gated[index] != Cause.SEEN) & (_length(places - self.elsewhere[index]) < missed)
+        astray = shown[index] & ~again & (far | (np.minimum(missed, 2.0 * step) > p.jump_margin))
         causes = np.zeros(len(index), dtype=np.int8)
         causes[far] = Cause.JUMP
         causes[again] = self.gated[index[again]]
         taken = []
         for row in np.flatnonzero(astray):
-            other = self._whose(int(index[row]), stamp, places[row], float(missed[row]), shown)
-            if other is not None:
+            agent = int(index[row])
+            distance = _length(places[row] - self._expected(self.track, stamp))
+            recent = stamp - self.track[:, 0, 3] <= p.silence_timeout
+            distance = np.where(shown & recent, distance, np.inf)
+            distance[agent] = np.inf
+            other = int(distance.argmin())
+            if distance[other] < NEAR * missed[row]:
                 causes[row] = Cause.SWAPPED
-                taken.append((int(index[row]), other))
+                taken.append((agent, other))
         return causes, taken
 
-    def _whose(
-        self, agent: int, stamp: float, place: NDArray[np.float64], missed: float, shown: NDArray[np.bool_]
-    ) -> int | None:
-        """The other agent that should be at a place which the agent missed its own for."""
-        since = stamp - self.accepted_at
-        with np.errstate(invalid="ignore"):
-            distance = _length(place - self.accepted - self.velocity * since[:, None])
-            distance[~(shown & (since <= self.parameters.silence_timeout))] = np.inf
-        distance[agent] = np.inf
-        other = int(distance.argmin())
-        return other if distance[other] < NEAR * missed else None
-
-    def _note(
-        self,
-        index: NDArray[np.int64],
-        stamp: float,
-        places: NDArray[np.float64],
-        causes: NDArray[np.int8],
-    ) -> None:
-        good = causes == Cause.SEEN
-        agents, place = index[good], places[good]
-        since = stamp - self.accepted_at[agents]
-        lasting = (since >= SHORTEST_STEP) & (since <= self.parameters.silence_timeout)
-        step = (place - self.accepted[agents]) / np.where(lasting, since, np.inf)[:, None]
-        self.velocity[agents] = np.where((since < SHORTEST_STEP)[:, None], self.velocity[agents], np.nan_to_num(step))
-        self.accepted[agents], self.accepted_at[agents] = place, stamp
-        self.latest[index], self.latest_at[index], self.gated[index] = places, stamp, causes
-
-    def restart(self, index: NDArray[np.int64]) -> None:
-        """Believe the next sample of each of these agents, wherever it is."""
-        self.accepted_at[index], self.velocity[index], self.gated[index] = np.nan, 0.0, Cause.SEEN
+    def _expected(self, track: NDArray[np.float64], stamp: float) -> NDArray[np.float64]:
+        """f8[n, 3]: where agents should be by their tracks f8[n, 2, 4] and the velocities that these tell (m)."""
+        step = track[:, 0] - track[:, 1]
+        since = step[:, 3:]
+        telling = (since >= SHORTEST_STEP) & (since <= self.parameters.silence_timeout)
+        velocity = np.where(telling, step[:, :3], 0.0) / np.where(telling, since, 1.0)
+        return np.asarray(track[:, 0, :3] + velocity * (stamp - track[:, 0, 3:]))
 
 
 def _length(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

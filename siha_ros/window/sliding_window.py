@@ -428,13 +428,15 @@ class SlidingWindow:
             absent = np.setdiff1d(np.arange(len(self.names)), index)
             told = np.concatenate([index, absent])
             told_causes = np.concatenate([causes, np.full(len(absent), Cause.MISSING, dtype=np.int8)])
-        v, lost = self._visibility, told[~self._visibility.shown[told]]
-        since = v.last_good[lost]
+        v = self._visibility
+        lost = None if v.shown.all() else told[~v.shown[told]]
+        since = v.last_good if lost is None else v.last_good[lost]
         hidden, broken = v.observe(told, stamp, told_causes, self.newest)
         self._hide(hidden)
         self._forget_run(broken)
-        elsewhere = v.shown[lost] & (v.cause[lost] >= Cause.JUMP)  # believed where they jumped to: no way led there
-        self._rings.forget_until(lost[elsewhere], since[elsewhere])
+        if lost is not None:
+            elsewhere = v.shown[lost] & (v.cause[lost] >= Cause.JUMP)  # believed where they jumped to: no way led there
+            self._rings.forget_until(lost[elsewhere], since[elsewhere])
         if now is not None:
             self._note_delay(index, now - stamp)
         if good.any():
@@ -454,9 +456,11 @@ class SlidingWindow:
         good = np.flatnonzero((causes == Cause.SEEN) & ~(frame.stamp <= self._visibility.last_message[index]))
         if not len(good):
             return causes
-        positions = np.zeros((len(good), 3))
-        positions[:, : frame.positions.shape[1]] = frame.positions[rows[good]]
-        orientations = None if frame.orientations is None else frame.orientations[rows[good]]
+        chosen = rows[good]
+        positions = frame.positions[chosen]
+        if positions.shape[1] == 2:
+            positions = np.pad(positions, [(0, 0), (0, 1)])
+        orientations = None if frame.orientations is None else frame.orientations[chosen]
         causes[good], taken = self._plausibility.judge(
             index[good], frame.stamp, positions, orientations, self._visibility.shown, frame.trusted
         )
