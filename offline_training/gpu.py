@@ -201,6 +201,7 @@ def one_window(name: str, device: str) -> dict[str, Any]:
 def headline(device: str, seconds: float, out: Path) -> dict[str, Any]:
     """Springs with two hidden agents, trained in so many seconds: figures of the paper's table, and the bundle."""
     work, hidden = out / "work", 2
+    work.mkdir(parents=True, exist_ok=True)
     config = fit_budget(load_config("springs", None, [f"hidden={hidden}"]), work, None, seconds, MOST, device, False)
     training, validation, _ = load_windows(config, None)
     plan = config.plan(len(training), training.agents, hidden, len(validation))

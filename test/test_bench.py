@@ -50,7 +50,9 @@ def test_rows_hold_what_was_measured(tmp_path, monkeypatch):
     rows = [bench_train.measure(name, "bf16", 0.0, "cpu", tmp_path) for name in SMALL]
     for row in rows:
         assert row["samples_per_second"] == pytest.approx(2e3 / sum(row["ms"].values()))
-        share = row["gflop_per_sample"] * row["samples_per_second"] / row["matrix_gflops"]
+        share = (
+            row["gflop_per_sample"] * row["samples_per_processor_second"] / row["matrix_gflops_per_processor_second"]
+        )
         assert row["share_of_matrix_rate"] == pytest.approx(share)
         assert row["peak_memory_mb"] >= row["memory_at_start_mb"] > 0
     assert set(rows[1]["assignment_ms"]) == {"permutations", "scipy"} and "assignment_ms" not in rows[0]
