@@ -82,8 +82,8 @@ def stamp_of(message) -> float:
     ("clock", "source", "tolerance"), [(40.0, "header", 4e-5), (120.0, "header", 4e-5), (40.0, "arrival", None)]
 )
 def test_row_6_data_at_120_hz_under_a_slower_clock(start, play, clock, source, tolerance):
-    """By their own stamps the result is the truth, whatever the clock. On arrival three messages have one stamp, and are
-    as old as this machine is slow: everybody is seen all the same."""
+    """By their own stamps the result is the truth, whatever the clock. On arrival three messages have one stamp, and
+    are as old as the machine is slow: everybody is seen all the same."""
     node = start(use_sim_time=True, stamp_source=source)
     play(SimClock, rate=clock)
     robots = play(Team, ["p0", "p1", "p2"], rate=120.0)
