@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siha_ros.node.discovery import (
     AGENT,
+    GROUP,
+    Place,
     check_topic,
     input_type,
     matching_agents,
@@ -93,6 +95,11 @@ class Stream:
         self.bag, self.config, self.parameters = bag, config, parameters
         template = topic_template(parameters, config.identified)
         template = template if template.startswith("/") else f"/{template}"  # as for a node without a namespace
+        if GROUP in template and not parameters.group:
+            raise BagError(
+                f"bag {bag.path}: {template} is of several groups: expected the parameter group, to choose one"
+            )
+        template = template.replace(GROUP, parameters.group)
         kind = "" if parameters.input_type == "auto" else parameters.input_type
         check_topic(template, self._input(kind) if kind else None)
         listed = parameters.input_agents
@@ -123,7 +130,7 @@ class Stream:
         found = {topic: Heard(agent, self.kind, source.read) for topic, agent in self.agents.items()}
         for agent in self.agents.values():
             for companion in source.companions:
-                topic = companion.topic.replace(AGENT, agent)
+                topic = Place("", agent, self.parameters.group).fill(companion.topic)
                 topic = topic if topic.startswith("/") else f"/{topic}"
                 found.setdefault(topic, Heard(agent, companion.type_name, companion.read, companion.latched))
         return found

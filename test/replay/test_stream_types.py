@@ -9,7 +9,7 @@ from plain_estimator import PlainEstimator
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from siha_ros.node.parameters import Parameters
-from siha_ros.replay.bag import Bag, MessageFactory, own_types
+from siha_ros.replay.bag import Bag, BagError, MessageFactory, own_types
 from siha_ros.replay.stream import Stream, Withheld, run
 from siha_ros.window.types import Status
 
@@ -110,3 +110,19 @@ def test_frames_of_a_bag_are_a_body_also_from_its_middle_on(tmp_path):
         last = scenes[-1].window
         assert last.status.tolist() == [Status.VISIBLE, Status.HIDDEN, Status.HIDDEN]  # the arm, and what it carries
         assert last.reason[1].startswith("silent for")
+
+
+def test_a_replay_is_of_one_group(tmp_path):
+    def messages():
+        for time in TIMES:
+            for number, team in enumerate(("red", "blue")):
+                place = pose((float(number), time, 0.0))
+                stamped = new("geometry_msgs/msg/PoseStamped", header=header(BEGIN + time), pose=place)
+                yield f"/{team}/r1/pose", time, stamped
+
+    path = write(tmp_path / "bag", messages())
+    with pytest.raises(BagError, match="is of several groups: expected the parameter group"):
+        replayed(path, input_topic="/{group}/{agent}/pose")
+    scenes, summary = replayed(path, input_topic="/{group}/{agent}/pose", group="blue")
+    assert summary.messages == 150 and scenes[-1].group == "blue" and scenes[-1].window.names == ["r1"]
+    assert np.allclose(scenes[-1].window.positions[0, :, 0], 1.0)
