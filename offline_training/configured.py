@@ -47,6 +47,8 @@ def train_config(
         raise ValueError(f"--data: the data of {config.system} are simulated")
     if config.system == BODY and data is None:
         raise ValueError(f"system {BODY} needs --data FOLDER, with one .asf file and its .amc files")
+    if compiled and processes.count() > 1:
+        raise ValueError("--compile: goes with one process")
     if processes.number() == 0:
         writer_type()  # says now what it has to say, not while the pace is measured
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}

@@ -116,8 +116,11 @@ def test_a_body_is_trained_in_the_order_of_its_joints(tmp_path, monkeypatch):
 
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    compiled = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module: compiled.append(type(module).__name__))
     settings = [part for setting in [*TINY, "visible_only=false"] for part in ("--set", setting)]
-    assert main(["train", "springs.yaml", "--paper", "--threads", "1", *settings, "--seed", "5"]) == 0
+    assert main(["train", "springs.yaml", "--paper", "--compile", "--threads", "1", *settings, "--seed", "5"]) == 0
+    assert compiled == ["Encoder", "Decoder", "HiddenStatePredictor", "HiddenStatePredictor"]
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == "weights are in training/springs/weights"
     assert shown[-5].split()[:2] == ["stage", "steps"] and shown[-2].split()[:3] == ["nri", "11", "88"]
