@@ -37,7 +37,7 @@ BAG_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is published: a bundle's team (of so many) or body, at a rate (Hz), to one node for each group."""
+    """What is published: a bundle's team (of so many agents), or so many bodies at once, at a rate (Hz)."""
 
     bundle: str
     rate: float
@@ -71,21 +71,19 @@ def bench_node(names: Sequence[str], seconds: float) -> dict[str, Any]:
 
 
 def live(scenario: Scenario, estimator: Estimator, moving: Motion, seconds: float, folder: Path) -> dict[str, Any]:
-    """Latency (ms), CPU (% of a core, all nodes together), estimates missed and messages lost (%) over DDS."""
+    """Latency (ms), processor time (% of a core), estimates missed and messages lost (%) over DDS."""
     config = estimator.bundle.config
     lost_at = config.window * config.dt + SETTLE
     processes = Processes(folder)
     save(moving, folder / "motion.json")
     try:
-        for group in range(scenario.groups):
-            ros = ["--ros-args", "--params-file", str(config_path("siha.yaml")), "-r", f"__ns:=/group_{group + 1}"]
-            bundle = str(bundle_path(scenario.bundle))
-            processes.start(f"node_{group + 1}", "siha_ros.node", [*ros, "-p", f"bundle:={bundle}"])
+        ros = ["--ros-args", "--params-file", str(config_path("siha.yaml"))]
+        processes.start("node", "siha_ros.node", [*ros, "-p", f"bundle:={bundle_path(scenario.bundle)}"])
         length = lost_at + SETTLE + seconds
         flags = {"rate": scenario.rate, "groups": scenario.groups, "seconds": length, "lost-at": lost_at}
         options = [text for flag, value in flags.items() for text in (f"--{flag}", str(value))]
         processes.start("stream", "siha_ros.bench_stream", [str(folder / "motion.json"), *options])
-        listened = listen(processes, scenario.groups, length + START_TIMEOUT)
+        listened = listen(processes, length + START_TIMEOUT)
         stream = json.loads(processes.last_lines("stream", 1))
     finally:
         processes.stop()
@@ -95,17 +93,17 @@ def live(scenario: Scenario, estimator: Estimator, moving: Motion, seconds: floa
 
 @dataclass
 class Listened:
-    """Arrival and stamp (s) of every estimate, messages that the nodes received and did not use, and their processor
-    time (s) by moments."""
+    """Arrival and stamp (s) of every estimate, messages that the node received and did not use, and its processor time
+    (s) by moments."""
 
     estimates: list[tuple[float, float]]
-    received: dict[str, int]
-    unused: dict[str, int]
+    received: int
+    unused: int
     processor: list[tuple[float, float]]
 
 
-def listen(processes: Processes, groups: int, timeout: float) -> Listened:
-    """Listen to the nodes until the stream has ended."""
+def listen(processes: Processes, timeout: float) -> Listened:
+    """Listen to the node until the stream has ended."""
     import rclpy
     from diagnostic_msgs.msg import DiagnosticArray
     from rclpy.executors import SingleThreadedExecutor
@@ -115,7 +113,7 @@ def listen(processes: Processes, groups: int, timeout: float) -> Listened:
     from siha_ros.demo.publishing import seconds as seconds_of
     from siha_ros.msg import ReconstructedStates
 
-    heard = Listened([], {}, {}, [])
+    heard = Listened([], 0, 0, [])
 
     def on_states(message: ReconstructedStates) -> None:
         heard.estimates.append((time.time(), seconds_of(message.header.stamp)))
@@ -124,24 +122,23 @@ def listen(processes: Processes, groups: int, timeout: float) -> Listened:
         for status in message.status:
             values = {pair.key: pair.value for pair in status.values}
             if "messages received" in values:
-                heard.received[status.name] = int(values["messages received"])
+                heard.received = int(values["messages received"])
                 not_used = (int(count) for key, count in values.items() if key.startswith(("dropped,", "not used,")))
-                heard.unused[status.name] = sum(not_used)
+                heard.unused = sum(not_used)
 
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     try:
         node = rclpy.create_node("bench_listener")
         executor = SingleThreadedExecutor()
         executor.add_node(node)
-        for group in range(groups):
-            node.create_subscription(ReconstructedStates, f"/group_{group + 1}/siha/states", on_states, RELIABLE)
+        node.create_subscription(ReconstructedStates, "/siha/states", on_states, RELIABLE)
         node.create_subscription(DiagnosticArray, "/diagnostics", on_diagnostics, RELIABLE)
         deadline, next_sample = time.monotonic() + timeout, 0.0
         while processes.exit_code("stream") is None:
             executor.spin_once(timeout_sec=0.05)
             if time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + 0.1
-                heard.processor.append((time.time(), sum(_processor_seconds(processes, g + 1) for g in range(groups))))
+                heard.processor.append((time.time(), _processor_seconds(processes)))
             if time.monotonic() > deadline:
                 raise ValueError(f"bench node: the stream did not end; it said: {processes.last_lines('stream')}")
         executor.shutdown()
@@ -152,12 +149,11 @@ def listen(processes: Processes, groups: int, timeout: float) -> Listened:
     return heard
 
 
-def _processor_seconds(processes: Processes, group: int) -> float:
-    """Processor time of a node so far (s). Raises ValueError where it has ended."""
-    name = f"node_{group}"
-    if processes.exit_code(name) is not None:
-        raise ValueError(f"bench node: a node ended; it said: {processes.last_lines(name)}")
-    fields = Path(f"/proc/{processes.pid(name)}/stat").read_text().rsplit(")", 1)[1].split()
+def _processor_seconds(processes: Processes) -> float:
+    """Processor time of the node so far (s). Raises ValueError where it has ended."""
+    if processes.exit_code("node") is not None:
+        raise ValueError(f"bench node: the node ended; it said: {processes.last_lines('node')}")
+    fields = Path(f"/proc/{processes.pid('node')}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -171,27 +167,28 @@ def summary(
     expected = (end - begin) * RATE * groups
     busy = [(moment, spent) for moment, spent in heard.processor if begin <= moment <= end]
     (first, spent_then), (last, spent_now) = busy[0], busy[-1]
-    received = sum(heard.received.values())
     return {
         "estimates_per_second": len(within) / (end - begin) / groups,
         "latency_ms": {f"p{share}": float(np.percentile(within, share)) for share in (50, 99)},
         "missed_percent": 100 * max(0.0, 1 - len(within) / expected),
         "processor_percent": 100 * (spent_now - spent_then) / (last - first),
-        "messages": {"published": stream["messages"], "received": received, "unused": sum(heard.unused.values())},
-        "messages_lost_percent": 100 * max(0.0, 1 - received / stream["messages"]),
+        "messages": {"published": stream["messages"], "received": heard.received, "unused": heard.unused},
+        "messages_lost_percent": 100 * max(0.0, 1 - heard.received / stream["messages"]),
         "publisher_ticks_missed": stream["ticks_missed"],
     }
 
 
 def replay_speed(scenario: Scenario, estimator: Estimator, moving: Motion, folder: Path) -> float:
-    """How many times real time ``siha replay`` runs on one group's stream, outputs written, in this process."""
+    """How many times real time ``siha replay`` runs on the stream, outputs written, in this process."""
     begin_ns, config = 1_700_000_000 * 10**9, estimator.bundle.config
     lost_at = config.window * config.dt + SETTLE
     with BagWriter(folder / "bag", "mcap") as writer:
         for frame in range(round(BAG_SECONDS * scenario.rate)):
             moment = frame / scenario.rate
             time_ns = begin_ns + round(1e9 * moment)
-            for topic, kind, message in moving.messages(writer.new, moment, time_ns, moment >= lost_at, ""):
+            for topic, kind, message in moving.messages(
+                writer.new, moment, time_ns, moment >= lost_at, scenario.groups
+            ):
                 writer.write(topic, kind, time_ns, message)
     with Bag(folder / "bag") as bag:
         stream = Stream(bag, config, Parameters.checked({}))

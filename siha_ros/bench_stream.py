@@ -42,9 +42,10 @@ class Motion:
         return turned + times[:, None] * np.array(self.velocity)
 
     def messages(
-        self, new: Callable[..., Any], seconds: float, time_ns: int, lost: bool, prefix: str
+        self, new: Callable[..., Any], seconds: float, time_ns: int, lost: bool, groups: int = 1
     ) -> Iterator[tuple[str, str, Any]]:
-        """Topic, type and message of all that is published of a moment (s), with this stamp. new: makes messages."""
+        """Topic, type and message of all that is published of a moment (s), with this stamp: a topic for each robot of
+        a team, one for all of so many bodies. new: makes messages."""
         stamp = new("builtin_interfaces/msg/Time", sec=time_ns // 10**9, nanosec=time_ns % 10**9)
         header = new("std_msgs/msg/Header", stamp=stamp, frame_id=FRAME_ID)
         positions = self.at(np.array([seconds]))[:, 0]
@@ -53,7 +54,8 @@ class Motion:
             kind = "siha_ros/msg/SkeletonFrame"
             tracked = [index not in gone for index in range(len(self.names))]
             fields = {"joints": self.names, "positions": positions.ravel(), "tracked": tracked}
-            yield f"{prefix}/skeleton", kind, new(kind, header=header, group="body", **fields)
+            for group in range(groups):
+                yield "/skeleton", kind, new(kind, header=header, group=f"body_{group + 1}", **fields)
             return
         kind = "geometry_msgs/msg/PoseStamped"
         for index, name in enumerate(self.names):
@@ -62,7 +64,7 @@ class Motion:
                 place = message.pose.position
                 place.x, place.y, place.z = positions[index].tolist()
                 message.pose.orientation.w = 1.0
-                yield f"{prefix}/{name}/pose", kind, message
+                yield f"/{name}/pose", kind, message
 
 
 def motion(estimator: Estimator, agents: int | None = None) -> Motion:
@@ -89,7 +91,7 @@ def save(moving: Motion, file: Path) -> None:
 
 
 def main() -> None:
-    """Publish to nodes in the namespaces group_1, group_2, ...; prints when it began, messages and missed ticks."""
+    """Publish to the node; prints when it began, messages and missed ticks."""
     import rclpy
     from rclpy.signals import SignalHandlerOptions
 
@@ -105,14 +107,12 @@ def main() -> None:
     parser.add_argument("--lost-at", type=float, required=True)
     options = parser.parse_args()
     moving = Motion(**json.loads(options.motion.read_text()))
-    prefixes = [f"/group_{group + 1}" for group in range(options.groups)]
     stop = stop_on_signals()
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
     node = rclpy.create_node("bench_stream")
     publishers: dict[str, Any] = {
         topic: node.create_publisher(message_type(kind), topic, RELIABLE)
-        for prefix in prefixes
-        for topic, kind, _ in moving.messages(ros_message, 0.0, 0, False, prefix)
+        for topic, kind, _ in moving.messages(ros_message, 0.0, 0, False)
     }
     wait_for_subscribers(node, list(publishers), ["siha"], stop)
     begin_ns, ticks, messages = time.time_ns(), 0, 0
@@ -120,11 +120,10 @@ def main() -> None:
         if elapsed >= options.seconds:
             break
         ticks += 1
-        for prefix in prefixes:
-            lost, now = elapsed >= options.lost_at, time.time_ns()
-            for topic, _, message in moving.messages(ros_message, elapsed, now, lost, prefix):
-                publishers[topic].publish(message)
-                messages += 1
+        lost = elapsed >= options.lost_at
+        for topic, _, message in moving.messages(ros_message, elapsed, time.time_ns(), lost, options.groups):
+            publishers[topic].publish(message)
+            messages += 1
     missed = round(options.seconds * options.rate) - ticks
     print(json.dumps({"begin_ns": begin_ns, "messages": messages, "ticks_missed": missed}), flush=True)
     time.sleep(2.0)  # until the diagnostics have counted the last
