@@ -23,6 +23,7 @@ from siha_ros.window.visibility import valid_orientations
 
 Reader = Callable[[Any, str], list[Sample]]
 INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
+MOST_NAMES = 1024  # whose orientations are kept: names may come and go without end
 MOST_SAID = 64  # kinds of trouble: a stream that brings another frame or group with every message fills no log
 
 
@@ -65,6 +66,8 @@ class Feed:
         if sample.orientations is not None:
             valid = np.flatnonzero(valid_orientations(sample.orientations)).tolist()
             self.oriented |= {names[index]: stamp for index in valid}
+            if len(self.oriented) > MOST_NAMES:
+                self.oriented = {name: self.oriented[name] for name in self.window.names if name in self.oriented}
         self.window.add_frame(
             stamp,
             sample.positions,

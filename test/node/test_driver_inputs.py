@@ -351,3 +351,13 @@ def test_product_turns_by_the_second_and_then_by_the_first():
     assert rotated(v, product(a, b)) == pytest.approx(rotated(rotated(v, b), a))
     x_to_y, y_to_z = np.array(QUARTER), np.array([HALF, 0.0, 0.0, HALF])
     assert rotated(np.array([1.0, 0.0, 0.0]), product(y_to_z, x_to_y)) == pytest.approx([0.0, 0.0, 1.0])
+
+
+def test_frames_of_bodies_that_come_and_go_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr("siha_ros.node.inputs.transforms.MOST_LINKS", 10)
+    source = make_input("tf2_msgs/msg/TFMessage", bundle=["body"])
+    source.companions[0].read(tf(transform("camera", "map", (0.0, 0.0, 1.0))), "")
+    for number in range(100):
+        sample = read(source, tf(transform(f"body_{number}", "camera", (1.0, 2.0, 3.0), stamp=10.0 + number)))
+        assert sample.group == str(number) and sample.frame_id == "camera"
+    assert len(source._links) <= 11 and {"camera", "body_99", "body_95"} <= set(source._links)

@@ -18,6 +18,7 @@ from siha_ros.node.inputs.sample import Companion, Input, Sample, StreamNames, p
 TF_TYPE = "tf2_msgs/msg/TFMessage"
 IDS_TYPE = "hri_msgs/msg/IdsList"
 FRESH = 0.2  # s: what a link hangs on was refreshed no longer ago than this
+MOST_LINKS = 10_000  # frames that are kept
 DEEPEST = 100  # links in a chain; more are a loop
 
 
@@ -54,6 +55,8 @@ class TransformsInput(Input):
         """The links that the message refreshes, one sample for each body. Raises ValueError where no name is known."""
         if not self.names.known:
             raise ValueError("frames of /tf cannot be told from others: expected their names in input.agents")
+        if len(self._links) > MOST_LINKS:
+            self._make_room()
         moved = [self._put(transform, seconds(transform.header.stamp)) for transform in message.transforms]
         carried = [frame for frame in self._fixed if self._carrier(frame) in moved]
         bodies: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -78,6 +81,12 @@ class TransformsInput(Input):
         place = transform.transform
         self._links[child] = Link(parent, stamp, points([place.translation])[0], quaternions([place.rotation])[0])
         return child
+
+    def _make_room(self) -> None:
+        """Forget the older half of the frames: those of bodies that came and went."""
+        newest = sorted(self._links, key=lambda frame: self._links[frame].stamp)[MOST_LINKS // 2 :]
+        self._links = {frame: self._links[frame] for frame in newest}
+        self._fixed &= self._links.keys()
 
     def _carrier(self, frame: str) -> str:
         """The frame that moves a fixed one: the first above it that is not fixed itself."""
