@@ -45,10 +45,11 @@ def header(new: Callable[..., Any], time: float, frame: str = "map") -> Any:
     return new("std_msgs/msg/Header", stamp=stamp, frame_id=frame)
 
 
-def pose_message(new: Callable[..., Any], time: float, x: float, y: float, z: float = 0.5) -> Any:
+def pose_message(new: Callable[..., Any], time: float, x: float, y: float, z: float = 0.0) -> Any:
+    """Of an upright robot as it is measured: its orientation is never the same to the bit, also where it stands."""
     message = new("geometry_msgs/msg/PoseStamped", header=header(new, time))
     message.pose.position.x, message.pose.position.y, message.pose.position.z = x, y, z
-    message.pose.orientation.w = 1.0
+    message.pose.orientation.z, message.pose.orientation.w = 1e-6 * (1.0 + time % 1.0), 1.0
     return message
 
 

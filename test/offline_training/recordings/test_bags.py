@@ -31,8 +31,8 @@ def test_what_the_node_takes_for_not_seen_is_a_gap(tmp_path):
             yield "/a/pose", "geometry_msgs/msg/PoseStamped", time, pose_message(new, time, frame, 1.0, 2.0 + frame)
             shown = pose_message(new, time, 5.0, np.nan if frame == 2 else 5.0, 1.0)
             if frame == 4:  # a zero pose with a zero quaternion
-                shown = pose_message(new, time, 0.0, 0.0, 0.0)
-                shown.pose.orientation.w = 0.0
+                shown = pose_message(new, time, 0.0, 0.0)
+                shown.pose.orientation.z = shown.pose.orientation.w = 0.0
             yield "/b/pose", "geometry_msgs/msg/PoseStamped", time + 0.5, shown
 
     (found,) = read_recordings(write_bag(tmp_path / "run", "sqlite3", messages))
