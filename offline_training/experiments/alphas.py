@@ -5,7 +5,6 @@ HSP-sg is trained anew; NRI and HSP-sa are those of the main table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,7 @@ def _cell(lab: Lab, options: Options, name: str) -> Cell:
     needs = lab.needs(setting, "nri", "hsp_sa", "hsp_sg")
     if alphas != PAPER_ALPHAS:
         needs |= {f"{name} {label}": minutes for label, minutes in lab.needs(setting, "hsp_sg").items()}
-    options_of = {"setting": asdict(setting), "alphas": list(alphas), "test": lab.test}
+    options_of = lab.cell_key(setting) | {"alphas": list(alphas)}
     return Cell("alphas", name, options_of, needs, run)
 
 

@@ -6,7 +6,7 @@ paper.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -89,7 +89,7 @@ def _springs(lab: Lab, options: Options, hidden: int) -> Cell:
             "methods": all_methods(problem, options.scale, nri, sa, sg),
         }
 
-    options_of = {"setting": asdict(setting), "test": lab.test, "fitted": FITTED, "pypots": available()}
+    options_of = lab.cell_key(setting) | {"fitted": FITTED, "pypots": available()}
     return Cell("baselines", setting.name, options_of, lab.needs(setting, "nri", "hsp_sa", "hsp_sg"), run)
 
 

@@ -5,7 +5,6 @@ number is chosen whose prediction of the visible agents' future is best; how oft
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def _cell(lab: Lab, options: Options, system: str) -> Cell:
     needs: dict[str, float] = {}
     for setting in settings:
         needs |= lab.needs(setting, *(("nri", "hsp_sa") if setting.hidden else ("nri",)))
-    options_of = {"settings": [asdict(setting) for setting in settings], "test": min(lab.test, WINDOWS)}
+    options_of = {"settings": [lab.key(setting) for setting in settings], "test": min(lab.test, WINDOWS)}
     return Cell("count", system, options_of, needs, run)
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,7 +155,7 @@ def _cell(lab: Lab, options: Options, name: str) -> Cell:
     needs = lab.needs(setting, "nri", "hsp_sa")
     if name in ENCODERS:
         needs |= {f"{name} {label}": minutes for label, minutes in lab.needs(setting, "hsp_sa").items()}
-    return Cell("encoders", name, {"setting": asdict(setting), "encoder": name, "test": lab.test}, needs, run)
+    return Cell("encoders", name, lab.cell_key(setting) | {"encoder": name}, needs, run)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:

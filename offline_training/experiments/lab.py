@@ -152,6 +152,14 @@ class Lab:
             found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * seconds[stage] * pairs / 60
         return found
 
+    def key(self, setting: Setting) -> dict[str, Any]:
+        """All that decides its models, and so what is measured of them: it tells them from others in the store."""
+        return {"setting": asdict(setting), "plan": asdict(plan_of(setting))}
+
+    def cell_key(self, setting: Setting) -> dict[str, Any]:
+        """The same of figures: with how they are measured."""
+        return self.key(setting) | {"test": self.test, "rounds": ROUNDS}
+
     # models
 
     def nri(self, setting: Setting) -> Trained[NRI]:
@@ -171,13 +179,7 @@ class Lab:
                 kind, plan, network, data, validation, folder, agents=agents, scale=setting.scale, seed=setting.seed
             )
 
-        options = {
-            "setting": asdict(setting),
-            "config": asdict(plan.nri),
-            "steps": plan.steps[kind],
-            "batch": plan.nri_batch,
-        }
-        return self.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), train)
+        return self.store.model(kind, self.key(setting), seeded(setting.seed, lambda: NRI(plan.nri)), train)
 
     def hsp_sa(
         self, setting: Setting, encoder: str = "", make: Callable[[HSPConfig], HiddenStatePredictor] | None = None
@@ -191,7 +193,7 @@ class Lab:
                 "hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=setting.scale, seed=setting.seed
             )
 
-        options = {**self._hsp_options(setting, plan, "hsp_sa"), "encoder": encoder}
+        options = self.key(setting) | {"encoder": encoder}
         maker = make or HiddenStatePredictor
         return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
 
@@ -220,21 +222,8 @@ class Lab:
                 seed=setting.seed,
             )
 
-        options = {
-            **self._hsp_options(setting, plan, "hsp_sg"),
-            "alphas": list(alphas),
-            "cache": [plan.warmup_epochs, plan.refresh_epochs],
-            "from": [nri.key, sa.key],
-        }
+        options = self.key(setting) | {"alphas": list(alphas), "from": [nri.key, sa.key]}
         return self.store.model("hsp_sg", options, seeded(setting.seed + 2, make), train)
-
-    def _hsp_options(self, setting: Setting, plan: TeamPlan, stage: str) -> dict[str, Any]:
-        return {
-            "setting": asdict(setting),
-            "config": asdict(plan.hsp),
-            "steps": plan.steps[stage],
-            "batch": plan.hsp_batch,
-        }
 
 
 def windows(setting: Setting, split: str, count: int, frames: int, seed: int) -> StateWindows:

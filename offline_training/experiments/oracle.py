@@ -5,7 +5,7 @@ HSP-sa and SIHA. Not in the paper.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def _cell(lab: Lab, setting: Setting) -> Cell:
     needs = lab.needs(setting, "nri", "hsp_sa", "hsp_sg")
     guided = lab.needs(setting, "hsp_sg")
     needs |= {f"oracle {name}": minutes for name, minutes in guided.items()}
-    return Cell("oracle", setting.name, {"setting": asdict(setting), "test": lab.test}, needs, run)
+    return Cell("oracle", setting.name, lab.cell_key(setting), needs, run)
 
 
 def oracle_model(lab: Lab, setting: Setting) -> Trained[HiddenStatePredictor]:
@@ -85,7 +85,7 @@ def oracle_model(lab: Lab, setting: Setting) -> Trained[HiddenStatePredictor]:
         data, validation = lab.data(setting), lab.validation(setting)
         train_oracle(folder, network, data, validation, schedule, batch=plan.hsp_batch, seed=setting.seed)
 
-    options = {"setting": asdict(setting), "config": asdict(config), "steps": plan.steps["hsp_sg"], "from": sa.key}
+    options = lab.key(setting) | {"from": sa.key}
     return lab.store.model("oracle", options, seeded(setting.seed + 2, make), fit)
 
 

@@ -5,7 +5,6 @@ NRI, HSP-sa and SIHA; each cell beside the paper's number, and NRI with nobody h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ def cell(lab: Lab, setting: Setting, experiment: str = "table1") -> Cell:
         }
 
     needs = lab.needs(setting, "nri", "nri_visible", "hsp_sa", "hsp_sg")
-    return Cell(experiment, setting.name, {"setting": asdict(setting), "test": lab.test}, needs, run)
+    return Cell(experiment, setting.name, lab.cell_key(setting), needs, run)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:

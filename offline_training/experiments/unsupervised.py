@@ -6,7 +6,7 @@ Springs: NRI from scratch and trained with it, pretrained and trained with it, p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def _cell(lab: Lab, setting: Setting, variant: str) -> Cell:
     if variant != "supervised":  # a step costs five roll-outs, where NRI's own has one
         step = lab.needs(setting, "nri").popitem()[1] / plan_of(setting).steps["nri"]
         needs[f"{variant} {setting}"] = STEPS * 2 * step
-    options_of = {"setting": asdict(setting), "variant": variant, "steps": STEPS, "test": lab.test}
+    options_of = lab.cell_key(setting) | {"variant": variant, "steps": STEPS}
     return Cell("unsupervised", f"{variant}_{setting.hidden}", options_of, needs, run)
 
 
@@ -137,13 +137,7 @@ def pair_model(lab: Lab, setting: Setting, variant: str) -> Trained[Pair]:
         schedule = Schedule(steps, rate=1e-3, optimiser="muon", validate_every=max(1, steps // 4))
         train(variant, folder, pair, loss, lambda model: checked(model, target), schedule, better="nll", batch=batch)
 
-    options = {
-        "setting": asdict(setting),
-        "config": [asdict(plan.nri), asdict(plan.hsp)],
-        "steps": STEPS,
-        "batch": batch,
-        "from": start.key if start else None,
-    }
+    options = lab.key(setting) | {"steps": STEPS, "from": start.key if start else None}
     return lab.store.model(variant, options, seeded(setting.seed + 3, make), fit)
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from offline_training.experiments import lab as laboratory
 from offline_training.experiments import queue
 from offline_training.experiments.queue import EXPERIMENTS, work
+from offline_training.experiments.store import digest
 
 
 def run(lab, options, *names):
@@ -64,6 +66,33 @@ def test_nothing_is_done_twice(tiny_lab, tiny_options, monkeypatch):
     assert run(tiny_lab, tiny_options, "table1") == first
     with pytest.raises(TypeError):
         run(tiny_lab, replace(tiny_options, seed=1), "table1")  # another seed is another model
+
+
+CHANGES = {
+    "rate": lambda plan: {"schedules": {name: replace(one, rate=1e-4) for name, one in plan.schedules.items()}},
+    "optimiser": lambda plan: {"schedules": plan.schedules | {"nri": replace(plan.schedules["nri"], optimiser="adam")}},
+    "starts": lambda plan: {"starts": None},
+    "rotate": lambda plan: {"rotate": not plan.rotate},
+    "rounds": lambda plan: {"rounds": 7},
+    "checks": lambda plan: {"checks": 7},
+    "nri_batch": lambda plan: {"nri_batch": 7},
+    "warmup": lambda plan: {"warmup_epochs": 7.0},
+    "decoder": lambda plan: {"nri": replace(plan.nri, skip_first=not plan.nri.skip_first)},
+}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_whatever_decides_a_model_tells_it_and_its_cells_from_others(change, tiny_lab, tiny_options, monkeypatch):
+    setting = tiny_options.setting("springs", 1)
+
+    def keys():
+        (cell,) = EXPERIMENTS["table1"].cells(tiny_lab, tiny_options)
+        return digest(tiny_lab.key(setting)), digest(cell.options)
+
+    before, plan = keys(), laboratory.plan_of(setting)
+    assert keys() == before
+    monkeypatch.setattr(laboratory, "plan_of", lambda setting: replace(plan, **CHANGES[change](plan)))
+    assert all(now != then for now, then in zip(keys(), before, strict=True))
 
 
 def test_strengths_of_the_attention(tiny_lab, tiny_options):
