@@ -32,7 +32,7 @@ from siha_ros.tables import columns
 SETTLE = 1.0  # s after the loss before the measurement begins
 START_TIMEOUT = 180.0  # s for nodes to be ready and the stream to begin
 RATE = Parameters().rate
-BAG_SECONDS = 20.0
+BAG_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
