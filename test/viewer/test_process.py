@@ -188,7 +188,9 @@ def test_a_bag_is_scrubbed_in_a_browser_without_ros(view, free_port, tmp_path):
             return lambda: page.click(SLIDER, across=share)
 
         def lost() -> bool:
-            return "1 of 3 hidden" in page.text() and "10.0 cm" in page.text()
+            return all(
+                piece in page.text() for piece in ("1 of 3 hidden", "10.0 cm", "Play")
+            )  # "Play": it stands still
 
         page.wait(lost, "the loss in the panel", again=scrub(0.5))  # 4 s
         page.wait(lambda: orange(page.screenshot()) > 50, "the hidden robot in the scene")
