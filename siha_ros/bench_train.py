@@ -32,7 +32,7 @@ from siha_ros.tables import columns
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 WARM_UP = 2  # steps
-PROFILED = 3  # steps
+PROFILED = 1  # steps
 PROFILE_ROWS = 30
 
 
