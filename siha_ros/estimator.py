@@ -96,8 +96,8 @@ class _Memory:
     ``[T, n, 2 P]`` and information ``[T, n, 2 P, n, 2 P]``, all in metres and seconds of the stream's own frame;
     guessed: newest positions of agents that were never seen; placed: those first placed by what the others do, and not
     seen since; solved: those of them whose trajectories explain the others; searched: when such were last looked for in
-    vain. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed: the window's, and those
-    of a little before it."""
+    vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
+    the window's, and those of a little before it."""
 
     time: float
     log_odds: Array
@@ -110,6 +110,7 @@ class _Memory:
     placed: frozenset[str]
     solved: frozenset[str]
     searched: float
+    searches: int
     track_times: Array
     track: Array
 
@@ -119,8 +120,8 @@ class _Completion:
     """hidden ``[1, n, T, 2 P]`` normalised; log_odds ``[1, A, A]``; filtered and filtered_information as in
     :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known. explained: whether the dynamics found
     hidden trajectories within the world that training knew; if not, these are continued at constant velocity. spread
-    ``[n, T]``: deviation (m) per axis that the smoother predicts, NaN where it says nothing. solved, searched: as in
-    :class:`_Memory`, solved for all of them."""
+    ``[n, T]``: deviation (m) per axis that the smoother predicts, NaN where it says nothing. solved, searched and
+    searches are as in :class:`_Memory`, solved for all of them."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -133,6 +134,7 @@ class _Completion:
     explained: bool = True
     solved: bool = False
     searched: float = -np.inf
+    searches: int = 0
 
 
 class TeamEstimator:
@@ -371,7 +373,9 @@ class TeamEstimator:
         such are found from it; slots are named by continuity with what was last said or seen."""
         count, now = len(missing), float(window.times[-1])
         refined = Refined.of(*self.loops[count](visible))
-        found, searched = None, -np.inf if memory is None else memory.searched
+        found, searched, searches = None, -np.inf, 0
+        if memory is not None:
+            searched, searches = memory.searched, memory.searches
         if now - searched >= SEARCH_SECONDS:
             found = explain(
                 self.refinements[count],
@@ -381,10 +385,10 @@ class TeamEstimator:
                 self.step_variance,
                 self._tensor(BELIEVABLE * self.reach),
                 first_step=self.bundle.config.velocity == "measured",
-                only=None if memory is None else round(now / SEARCH_SECONDS),  # in turn: all take too long in a stream
+                only=None if memory is None else searches,  # in turn: all take too long in a stream
             )
             if float(found.residual) > EXPLAINED:
-                found, searched = None, now
+                found, searched, searches = None, now, searches + 1
         last = window.last_position[missing].copy()
         if memory is not None:
             for row, agent in enumerate(missing):
@@ -421,6 +425,7 @@ class TeamEstimator:
             spread,
             solved=found is not None,
             searched=searched,
+            searches=searches,
         )
 
     def _start(
@@ -589,6 +594,7 @@ class TeamEstimator:
             placed=names,
             solved=solved,
             searched=done.searched,
+            searches=done.searches,
             track_times=track_times,
             track=track,
         )

@@ -419,13 +419,13 @@ def test_agents_never_seen_are_carried_on_once_they_explain_the_others(by_hand, 
     assert first.reason[2] == first.reason[5] == "never seen: which agent is where is a guess"
     second = estimator.estimate(window_at(20.0 + h), first)
     assert len(guesses) == 1 and off(team, second, [2, 5]).max() < 0.03
-    monkeypatch.setattr(estimator_module, "SEARCH_SECONDS", 1000.0)  # so that the first hypothesis has its turn
     monkeypatch.setattr(estimator_module, "GIVEN_UP", -1.0)  # as if they explained the others no more
     third = estimator.estimate(window_at(20.0 + h), second)
     assert len(guesses) == 2 and off(team, third, [2, 5]).max() < 0.03
     monkeypatch.setattr(estimator_module, "EXPLAINED", -1.0)
     vain = estimator.estimate(window_at(20.0 + 2 * h), third)
     assert off(team, vain, [2, 5]) == pytest.approx([0.1 * 2**0.5] * 2, abs=0.01)
+    assert vain.internal.searches == third.internal.searches + 1  # the next hypothesis has its turn the next time
     monkeypatch.setattr(estimator_module, "explain", None)
     estimator.estimate(window_at(20.0 + 3 * h), vain)  # too soon to look for them again
 
