@@ -105,7 +105,9 @@ def fit_budget(
     def find() -> dict[str, Any]:
         choice = choose(config, pace, left, windows=windows, checks=checks, data_pace=data_pace, most=most)
         spent = 1 - left / seconds
-        say(f"{seconds / 60:.3g} min: {spent:.0%} went into the pace, the rest is {choice.scale:.3g} of the schedule")
+        short = ", the shortest there is: it will take longer" if sum(choice.seconds.values()) > left else ""
+        share = f"{choice.scale:.3g} of the schedule{short}"
+        say(f"{seconds / 60:.3g} min: {spent:.0%} went into the pace, the rest is {share}")
         rows = [["stage", "steps", "s a step", "minutes"]]
         rows.append(["data", "", "", f"{choice.seconds['data'] / 60:.1f}"])
         for stage, own in pace.items():

@@ -102,7 +102,8 @@ def test_a_choice_is_kept_for_a_run_that_goes_on(tmp_path, monkeypatch, capsys):
     kept = json.loads((tmp_path / "budget.json").read_text())
     assert kept["settings"]["stages.nri.steps"] == steps["nri"] and kept["seconds"] == 1.0
     shown = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("0.0167 min: ") for line in shown)
+    (said,) = [line for line in shown if line.startswith("0.0167 min: ")]
+    assert said.endswith(" of the schedule, the shortest there is: it will take longer")
     assert any(line.split()[:2] == ["nri", str(steps["nri"])] for line in shown)
     monkeypatch.setattr(configured, "measure", None)
     assert train_config(config, tmp_path, budget=1.0)["stages"] == result["stages"]
