@@ -90,6 +90,21 @@ class SampleRings:
         self._values[index, slot] = kept
         return int(gained.sum())
 
+    def holds(self, index: NDArray[np.int64], stamp: float) -> NDArray[np.bool_]:
+        """bool[n]: whether there is a sample of this very stamp (s) of each indexed agent."""
+        return np.asarray(self._stamps[index, self._cell(stamp) % self.cells] == stamp)
+
+    def beside(self, index: NDArray[np.int64], stamp: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Stamps f8[n, 2] (s) and positions f8[n, 2, P] of the samples just before and just after a stamp of each
+        indexed agent, NaN where there is none."""
+        stamps = self._stamps[index]
+        before = np.where(stamps < stamp, stamps, -np.inf).argmax(axis=1)
+        after = np.where(stamps > stamp, stamps, np.inf).argmin(axis=1)
+        rows, cells = np.arange(len(index))[:, None], np.stack([before, after], axis=1)
+        found, positions = stamps[rows, cells], self._values[index[:, None], cells, : self.dims]
+        there = np.stack([found[:, 0] < stamp, found[:, 1] > stamp], axis=1)
+        return np.where(there, found, np.nan), np.where(there[..., None], positions, np.nan)
+
     def forget_recent(self, index: NDArray[np.int64]) -> None:
         """Let the velocity at the last sample start anew."""
         self._recent_stamps[index] = np.nan

@@ -453,7 +453,10 @@ class SlidingWindow:
             trusted=frame.trusted or not p.zero_is_unseen,
             min_confidence=p.min_confidence,
         )[rows]
-        good = np.flatnonzero((causes == Cause.SEEN) & ~(frame.stamp <= self._visibility.last_message[index]))
+        late = frame.stamp <= self._visibility.last_message[index]
+        if late.any():
+            causes[late & (causes == Cause.SEEN) & ~self._fits(frame, index, rows)] = Cause.JUMP
+        good = np.flatnonzero((causes == Cause.SEEN) & ~late)
         if not len(good):
             return causes
         chosen = rows[good]
@@ -470,6 +473,18 @@ class SlidingWindow:
                 self._said.add(pair)
                 self._note(f"{pair:.160} in one step: not believed until it has stayed there (said once)")
         return causes
+
+    def _fits(self, frame: _Frame, index: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """bool[n]: whether samples that are not the newest of their agents may be kept. One more of a stamp is believed
+        where the first was, an older one where it is no jump from the samples before and after, nor the first again."""
+        p, last = self.parameters, self._visibility.last_message[index]
+        stamps, positions = self._rings.beside(index, frame.stamp)
+        step = np.linalg.norm(frame.positions[rows, None, : self.dims] - positions, axis=2)
+        far = step > p.jump_margin + p.max_speed * np.abs(stamps - frame.stamp)
+        bad = far.any(axis=1) & (p.max_speed > 0)
+        if not frame.trusted and p.frozen_after:
+            bad |= step[:, 0] == 0
+        return np.asarray(self._rings.holds(index, frame.stamp) | (frame.stamp < last) & ~bad)
 
     def _keep(self, index: NDArray[np.int64], rows: NDArray[np.int64], frame: _Frame) -> None:
         """Write the usable rows of a frame, which belong to the agents `index`."""

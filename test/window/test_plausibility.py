@@ -142,6 +142,40 @@ def test_one_frame_elsewhere_is_bridged_and_leaves_no_trace(rate):
 
 
 @pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("late", [0.0, 0.006])
+def test_a_bad_frame_that_comes_again_or_late_leaves_no_trace(rate, late):
+    """Late by 0: each frame comes twice, as with two publishers, or with a pose that is given again with its twist."""
+    window = SlidingWindow(0.05, 5, 2, NAMES)
+    for kind in (moved([1], 1.0, 1.0 + 0.9 / rate, [5.0, 0.0, 0.0]), swapped(1.0, 1.0 + 2.9 / rate)):
+        window.reset()
+        for time in np.arange(1.5 * rate) / rate:
+            good = np.stack([place(agent, time) for agent in range(3)])
+            odd = kind(time, good.copy())
+            window.add_frame(1000.0 + time, good if late else odd, trusted=False)
+            if late and (odd != good).any():
+                window.add_frame(1000.0 + time - late, odd + [3.0, 0.0, 0.0], trusted=False)
+            elif not late:
+                window.add_frame(1000.0 + time, odd, velocities=np.zeros((3, 3)), trusted=False)
+            if time > 1.0 and (now := window.window()) is not None:
+                grid = time - 0.05 - 0.05 * np.arange(4, -1, -1)
+                truth = np.stack([place(agent, grid)[:, :2] for agent in range(3)])
+                assert np.abs(now.positions - truth)[np.isfinite(now.positions)].max() < 5e-3
+
+
+def test_a_late_repeat_of_a_frozen_pose_is_not_kept():
+    window = SlidingWindow(0.05, 5, 2, NAMES)
+    for tick in range(152):
+        time = 0.01 * tick
+        positions = np.stack([place(agent, time) for agent in range(3)])
+        if tick in (150, 151):
+            positions[1] = place(1, 1.49)
+        window.add_frame(1000.0 + time, positions, trusted=False)
+    window.add_frame(1001.505, place(1, [1.49]), names=["b"], complete=False, trusted=False)
+    index = np.array([1])
+    assert not window._rings.holds(index, 1001.505) and window._rings.holds(index, 1000.0 + 0.01 * 149)
+
+
+@pytest.mark.parametrize("rate", RATES)
 def test_who_stays_where_it_jumped_to_is_hidden_and_then_seen_there(rate):
     run = Run(moved([1], 1.0, 9.0, [5.0, 0.0, 0.0]), rate)
     assert Status.HIDDEN in run.between(1, 1.0, 1.2) and run.between(1, 1.4, 3.0) == {Status.VISIBLE}
