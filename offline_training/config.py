@@ -145,10 +145,13 @@ class TrainConfig:
         )
 
 
-def load_config(path: str | Path, options: Sequence[str] | None = None, settings: Sequence[str] = ()) -> TrainConfig:
+def load_config(
+    path: str | Path, options: Sequence[str] | None = None, settings: Sequence[str] = (), more: Sequence[str] = ()
+) -> TrainConfig:
     """Read a config file, or one of the package by name (``springs`` or ``springs.yaml``).
 
-    options: names of those that are taken; None for the file's usual ones. settings: ``key=value`` that overrule both.
+    options: names of those that are taken; None for the file's usual ones. more: names of others, taken after them.
+    settings: ``key=value`` that overrule both.
     Raises ValueError, in one line, that names file and key.
     """
     file = Path(path)
@@ -163,7 +166,7 @@ def load_config(path: str | Path, options: Sequence[str] | None = None, settings
         raise ValueError(f"{file}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     config: TrainConfig = read_strictly(TrainConfig, content, str(file))
     known_options = config.options or {}
-    for name in (config.usual or []) if options is None else options:
+    for name in [*((config.usual or []) if options is None else options), *more]:
         if name not in known_options:
             raise ValueError(f"{file}: options: {name!r} is unknown, expected of {', '.join(known_options)}")
         for key, value in known_options[name].items():

@@ -56,9 +56,10 @@ def reproduce_options(commands: Any) -> None:
     )
     command.add_argument(
         "--encoder",
-        choices=("mlp", "paper"),
-        default="mlp",
-        help="of trajectories; paper: convolutions for charged and kuramoto, many times slower (default: %(default)s)",
+        choices=("paper", "mlp"),
+        default="paper",
+        help="of trajectories; mlp: in place of the paper's convolutions for charged and kuramoto, many times faster"
+        " (default: %(default)s)",
     )
     command.add_argument("--seed", type=seed, default=0)
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")

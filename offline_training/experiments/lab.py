@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
 from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
-from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.nri import NRI
 from siha_ros.replay.evaluate import Task
 
 FRAMES, FUTURE, VISIBLE = 50, 50, 5
 ROUNDS = 5  # of the refinement at test time
-VALIDATION = 2000  # trajectories
-SIZES = {"width": 256, "decoder": 128, "nri_batch": 128, "hsp_batch": 512}
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -66,36 +66,13 @@ class Space:
     scale: Scale
 
 
-def plan_of(setting: Setting) -> TeamPlan:
-    """How its models are trained: the fast options of the shipped bundles, at the paper's widths for encoder and
-    HSP."""
-    system = SYSTEMS[setting.system]
-    gain = 30.0 if setting.encoder == "mlp" else 1.0
-    return TeamPlan(
-        hidden_counts=(setting.hidden,),
-        visible_counts=(setting.agents,),
-        nri=NRIConfig(
-            FRAMES,
-            system.features,
-            encoder=setting.encoder,
-            difference_gain=gain,
-            encoder_width=SIZES["width"],
-            decoder_width=SIZES["decoder"],
-            output_gain=0.05,
-        ),
-        hsp=HSPConfig(
-            FRAMES,
-            system.features,
-            setting.hidden,
-            width=SIZES["width"],
-            embedding=setting.encoder,
-            difference_gain=gain,
-        ),
-        steps={"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
-        nri_batch=SIZES["nri_batch"],
-        hsp_batch=SIZES["hsp_batch"],
-        cached=setting.samples,
-    )
+@cache
+def plan_of(setting: Setting, settings: tuple[str, ...] = ()) -> TeamPlan:
+    """How its models are trained: by the system's config with its usual options, as ``siha train CONFIG.yaml`` does.
+    settings: ``key=value`` that overrule the config."""
+    more = () if setting.encoder == SYSTEMS[setting.system].encoder else (setting.encoder,)
+    config = load_config(setting.system, settings=settings, more=more)
+    return config.plan(setting.samples, setting.agents, setting.hidden, min(config.validation, setting.samples))
 
 
 def seeded(seed: int, make: Callable[[], Network]) -> Callable[[], Network]:
@@ -116,11 +93,16 @@ SECONDS = {
 
 
 class Lab:
-    """Makes models, or finds them in the store. test: trajectories of a test set. device: where models live."""
+    """Makes models, or finds them in the store. test: trajectories of a test set. device: where models live. settings:
+    ``key=value`` that overrule the configs."""
 
-    def __init__(self, folder: Path, test: int = 2000, device: str = "cpu"):
-        self.store, self.test = Store(folder, device), test
+    def __init__(self, folder: Path, test: int = 2000, device: str = "cpu", settings: Sequence[str] = ()):
+        self.store, self.test, self.settings = Store(folder, device), test, tuple(settings)
         self._data: tuple[tuple[Any, ...], StateWindows] | None = None
+
+    def plan(self, setting: Setting) -> TeamPlan:
+        """How its models are trained."""
+        return plan_of(setting, self.settings)
 
     # data
 
@@ -134,7 +116,7 @@ class Lab:
 
     def validation(self, setting: Setting) -> StateWindows:
         """The validation set."""
-        return windows(setting, "validation", min(VALIDATION, setting.samples), FRAMES, setting.seed)
+        return windows(setting, "validation", self.plan(setting).checks, FRAMES, setting.seed)
 
     def task(self, setting: Setting) -> Task:
         """The test set, the same for all seeds of training."""
@@ -144,7 +126,7 @@ class Lab:
 
     def needs(self, setting: Setting, *stages: str) -> dict[str, float]:
         """What the models of these stages cost (min of two cores, about), by a name that tells them from all others."""
-        plan, seconds = plan_of(setting), SECONDS[setting.encoder]
+        plan, seconds = self.plan(setting), SECONDS[setting.encoder]
         found = {}
         for stage in stages:
             agents = setting.agents if stage == "nri" else VISIBLE
@@ -154,7 +136,7 @@ class Lab:
 
     def key(self, setting: Setting) -> dict[str, Any]:
         """All that decides its models, and so what is measured of them: it tells them from others in the store."""
-        return {"setting": asdict(setting), "plan": asdict(plan_of(setting))}
+        return {"setting": asdict(setting), "plan": asdict(self.plan(setting))}
 
     def cell_key(self, setting: Setting) -> dict[str, Any]:
         """The same of figures: with how they are measured."""
@@ -171,7 +153,7 @@ class Lab:
         return self._nri("nri_visible", setting, VISIBLE)
 
     def _nri(self, kind: str, setting: Setting, agents: int) -> Trained[NRI]:
-        plan = plan_of(setting)
+        plan = self.plan(setting)
 
         def train(network: NRI, folder: Path) -> None:
             data, validation = self.data(setting), self.validation(setting)
@@ -185,7 +167,7 @@ class Lab:
         self, setting: Setting, encoder: str = "", make: Callable[[HSPConfig], HiddenStatePredictor] | None = None
     ) -> Trained[HiddenStatePredictor]:
         """HSP-sa. make, with its name: another predictor in its place."""
-        plan = plan_of(setting)
+        plan = self.plan(setting)
 
         def train(network: HiddenStatePredictor, folder: Path) -> None:
             data, validation, hidden = self.data(setting), self.validation(setting), setting.hidden
@@ -199,7 +181,7 @@ class Lab:
 
     def hsp_sg(self, setting: Setting, alphas: Sequence[float] = PAPER_ALPHAS) -> Trained[HiddenStatePredictor]:
         """HSP-sg under NRI's graphs, from the weights of HSP-sa."""
-        plan, nri, sa = plan_of(setting), self.nri(setting), self.hsp_sa(setting)
+        plan, nri, sa = self.plan(setting), self.nri(setting), self.hsp_sa(setting)
         config = replace(plan.hsp, alphas=list(alphas))
 
         def make() -> HiddenStatePredictor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import Lab, Setting, plan_of, seeded, space_of
+from offline_training.experiments.lab import Lab, Setting, seeded, space_of
 from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, figure, table
 from offline_training.experiments.store import Trained
@@ -71,7 +71,7 @@ def _cell(lab: Lab, setting: Setting) -> Cell:
 
 def oracle_model(lab: Lab, setting: Setting) -> Trained[HiddenStatePredictor]:
     """HSP-sg under the true graph, from the weights of HSP-sa, with the schedule of HSP-sg."""
-    plan, sa = plan_of(setting), lab.hsp_sa(setting)
+    plan, sa = lab.plan(setting), lab.hsp_sa(setting)
     config = replace(plan.hsp, alphas=list(PAPER_ALPHAS))
 
     def make() -> HiddenStatePredictor:
@@ -80,8 +80,7 @@ def oracle_model(lab: Lab, setting: Setting) -> Trained[HiddenStatePredictor]:
         return network
 
     def fit(network: HiddenStatePredictor, folder: Path) -> None:
-        steps = max(10, round(plan.steps["hsp_sg"] * setting.scale))
-        schedule = Schedule(steps, rate=7e-4, optimiser="muon", validate_every=250)
+        schedule = plan.schedule("hsp_sg", setting.scale)
         data, validation = lab.data(setting), lab.validation(setting)
         train_oracle(folder, network, data, validation, schedule, batch=plan.hsp_batch, seed=setting.seed)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import VISIBLE, Lab, Setting, plan_of, seeded, space_of
+from offline_training.experiments.lab import VISIBLE, Lab, Setting, seeded, space_of
 from offline_training.experiments.measure import all_figures
 from offline_training.experiments.report import bars, budget, figure, table
 from offline_training.experiments.store import Trained
@@ -98,7 +98,7 @@ def _cell(lab: Lab, setting: Setting, variant: str) -> Cell:
 
     needs = lab.needs(setting, *(["nri"] if pretrained else []), *(["hsp_sa"] if variant == "supervised" else []))
     if variant != "supervised":  # a step costs five roll-outs, where NRI's own has one
-        step = lab.needs(setting, "nri").popitem()[1] / plan_of(setting).steps["nri"]
+        step = lab.needs(setting, "nri").popitem()[1] / lab.plan(setting).steps["nri"]
         needs[f"{variant} {setting}"] = STEPS * 2 * step
     options_of = lab.cell_key(setting) | {"variant": variant, "steps": STEPS}
     return Cell("unsupervised", f"{variant}_{setting.hidden}", options_of, needs, run)
@@ -116,7 +116,7 @@ def parts(lab: Lab, setting: Setting, variant: str) -> Parts:
 def pair_model(lab: Lab, setting: Setting, variant: str) -> Trained[Pair]:
     """The networks of a variant without hidden targets."""
     pretrained, joint = VARIANTS[variant]
-    plan, start = plan_of(setting), lab.nri(setting) if pretrained else None
+    plan, start = lab.plan(setting), lab.nri(setting) if pretrained else None
     batch = plan.nri_batch
 
     def make() -> Pair:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from offline_training.experiments import lab as laboratory
 from offline_training.experiments import queue
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
@@ -89,9 +88,9 @@ def test_whatever_decides_a_model_tells_it_and_its_cells_from_others(change, tin
         (cell,) = EXPERIMENTS["table1"].cells(tiny_lab, tiny_options)
         return digest(tiny_lab.key(setting)), digest(cell.options)
 
-    before, plan = keys(), laboratory.plan_of(setting)
+    before, plan = keys(), tiny_lab.plan(setting)
     assert keys() == before
-    monkeypatch.setattr(laboratory, "plan_of", lambda setting: replace(plan, **CHANGES[change](plan)))
+    monkeypatch.setattr(tiny_lab, "plan", lambda setting: replace(plan, **CHANGES[change](plan)))
     assert all(now != then for now, then in zip(keys(), before, strict=True))
 
 

@@ -9,8 +9,6 @@ from offline_training.experiments.cells import SHARES, Cell, Options
 from offline_training.experiments.lab import Lab
 from siha_ros.cli_reproduce import EXPERIMENTS as NAMES
 
-WHOLE_HOURS = 10
-
 
 def names_of(cells):
     return [f"{cell.experiment}/{cell.name}" for cell in cells]
@@ -29,19 +27,6 @@ def test_what_is_worth_most_comes_first(tmp_path, capsys):
     assert "table2: left out: motion capture is needed: --data DIR" in capsys.readouterr().out
     with pytest.raises(ValueError, match="motion capture is needed"):
         queue.all_cells(["table2"], Lab(tmp_path), Options())
-
-
-def test_all_of_it_takes_about_ten_hours_most_of_it_for_springs_and_bodies(tmp_path):
-    data = tmp_path / "cmu"
-    for subject in ("35", "69"):
-        (data / subject).mkdir(parents=True)
-    lab, options = Lab(tmp_path), Options(data=data)
-    cells = queue.all_cells(list(NAMES), lab, options)
-    whole = queue.minutes_of(cells)
-    assert whole == pytest.approx(WHOLE_HOURS * 60, rel=0.005)
-    rest = [cell for cell in cells if "charged" in cell.name or "kuramoto" in cell.name or "69" in cell.name]
-    assert queue.minutes_of(rest) < 0.4 * whole
-    assert queue.scaled(list(NAMES), lab, options, WHOLE_HOURS * 60.0).scale == 1.0  # so it is what no budget gives
 
 
 def test_a_budget_is_a_schedule_and_shared_models_count_once(tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS
 from offline_training.experiments.cells import Options
 from offline_training.experiments.lab import Setting, plan_of, windows
@@ -43,10 +44,19 @@ def test_the_papers_numbers_have_a_place_each():
                 assert all(value == "-" or 0 < float(value) < 1 for value in part)
 
 
+@pytest.mark.parametrize("name", list(SYSTEMS))
+def test_models_are_trained_by_the_config_of_their_system(name):
+    plan = plan_of(Options().setting(name, 3))
+    assert plan == load_config(name).plan(200_000, 8, 3, 2000)
+    assert plan.nri.skip_first == (name != "charged")  # there both types act
+    assert plan.nri.encoder == plan.hsp.embedding == ("mlp" if name == "springs" else "conv")
+    assert plan.steps["nri"] == plan.steps["nri_visible"]
+    fast = plan_of(Options(encoder="mlp").setting(name, 3))
+    assert (fast.nri.encoder, fast.nri.difference_gain, fast.nri.skip_first) == ("mlp", 30.0, plan.nri.skip_first)
+    assert plan_of(Options().setting(name, 3), ("nri.decoder_width=7",)).nri.decoder_width == 7
+
+
 def test_the_decoder_of_a_cell_can_be_rolled_for_any_system():
     """Features that are not positions and velocities go through the same code."""
-    system, plan = SYSTEMS["kuramoto"], plan_of(Options(encoder="paper").setting("kuramoto", 2))
-    assert plan.nri.features == 3 and plan.nri.encoder == plan.hsp.embedding == "conv"
-    assert plan_of(Options().setting("kuramoto", 2)).nri.encoder == "mlp"
-    states = system.windows("test", 4, 7, 100, 1).all_states
+    states = SYSTEMS["kuramoto"].windows("test", 4, 7, 100, 1).all_states
     assert np.isfinite(states.numpy()).all() and states[..., 2].std(2).max() == 0  # a frequency stays
