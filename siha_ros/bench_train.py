@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from siha_ros.tables import columns
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 WARM_UP = 2  # steps
-PROFILED = 1  # steps
 PROFILE_ROWS = 30
 
 
@@ -126,7 +125,8 @@ def measure(name: str, precision: str, seconds: float, device: str, profile: Pat
         row["reference"] = dict(zip(("samples_per_second", "peak_memory_gb"), case.reference, strict=True))
     if profile:
         profile.mkdir(parents=True, exist_ok=True)
-        (profile / f"{name}_{precision}.txt").write_text(step.profile())
+        part = replace(case, batch=max(1, case.batch // 4))  # what is done is the same, and there are many operations
+        (profile / f"{name}_{precision}.txt").write_text(Step(part, precision, device).profile())
     return row
 
 
@@ -191,11 +191,10 @@ class Step:
         return 1e3 * float(np.median(times))
 
     def profile(self) -> str:
-        """Where the time of some steps goes, by operation."""
+        """Where the time of a step goes, by operation."""
         self()
         with torch.profiler.profile() as profiler:
-            for _ in range(PROFILED):
-                self()
+            self()
         sort = "self_cuda_time_total" if self.device.type == "cuda" else "self_cpu_time_total"
         return profiler.key_averages().table(sort_by=sort, row_limit=PROFILE_ROWS, max_name_column_width=60)
 
