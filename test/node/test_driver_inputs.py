@@ -334,12 +334,29 @@ def test_frames_that_are_listed_are_agents_of_one_team():
     assert sample.names == ["cf_2", "cf_1"] and sample.group == "" and sample.positions[:, 0].tolist() == [0.0, 2.0]
 
 
-def test_frames_need_names_and_a_loop_of_them_is_refused():
+def test_link_that_comes_before_what_it_hangs_on_waits_for_it():
+    source = make_input("tf2_msgs/msg/TFMessage", bundle=["hips", "knee"])
+    knee = tf(transform("knee_1", "hips_1", (0.0, 0.0, -0.4)))
+    assert source.read(knee, "") == []  # the frame of nothing is hips_1
+    assert read(source, tf(transform("hips_1", "map", (1.0, 0.0, 1.0)))).frame_id == "map"
+    sample = read(source, knee)
+    assert sample.frame_id == "map" and sample.positions[0] == pytest.approx([1.0, 0.0, 0.6])
+
+
+def test_body_that_never_moves_in_its_frame_takes_no_other_down():
+    source = make_input("tf2_msgs/msg/TFMessage", bundle=["body"])
+    source.companions[0].read(tf(transform("body_doll", "cart", (0.0, 0.0, 1.0))), "")
+    sample = read(source, tf(transform("cart", "map", (5.0, 0.0, 0.0)), transform("body_a", "map", (1.0, 0.0, 0.0))))
+    assert sample.group == "a" and sample.positions.tolist() == [[1.0, 0.0, 0.0]]
+
+
+def test_frames_need_names_and_a_loop_of_them_takes_no_other_down():
     with pytest.raises(ValueError, match=r"expected their names in input\.agents"):
         make_input("tf2_msgs/msg/TFMessage").read(tf(), "")
     source = make_input("tf2_msgs/msg/TFMessage", bundle=["a", "b"])
-    with pytest.raises(ValueError, match="hangs on itself"):
-        source.read(tf(transform("a_1", "b_1", (0.0,) * 3), transform("b_1", "a_1", (0.0,) * 3)), "")
+    loop = transform("a_1", "b_1", (0.0,) * 3), transform("b_1", "a_1", (0.0,) * 3)
+    assert source.read(tf(*loop), "") == []
+    assert read(source, tf(*loop, transform("a_2", "map", (0.0,) * 3))).group == "2"
 
 
 # Rotations

@@ -62,9 +62,10 @@ class TransformsInput(Input):
         bodies: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         for frame in (*moved, *carried):
             body, name = self._agent(frame)
-            if name and self._is_tracked(body):
-                bodies[body, self._root(frame, body)][name] = frame
-        return [self._sample(body, root, frames) for (body, root), frames in bodies.items()]
+            if name and self._is_tracked(body) and (root := self._root(frame, body)):
+                bodies[body, root][name] = frame
+        samples = (self._sample(body, root, frames) for (body, root), frames in bodies.items())
+        return [sample for sample in samples if sample is not None]
 
     def _read_static(self, message: Any, agent: str) -> list[Sample]:
         frames = [self._put(transform, np.inf) for transform in message.transforms]
@@ -108,20 +109,25 @@ class TransformsInput(Input):
         link, _, body = frame.rpartition("_")
         return (body, link) if link in known else ("", "")
 
-    def _root(self, frame: str, body: str) -> str:
-        """The first frame above that is not the body's; for a frame known by its whole name, its parent."""
+    def _root(self, frame: str, body: str) -> str | None:
+        """The first frame above that is not the body's; for a frame known by its whole name, its parent. None where it
+        is not known yet, and of a frame that hangs on itself."""
         for _ in range(DEEPEST):
             link = self._links.get(frame)
             if link is None:
-                return frame
+                return None
             frame = link.parent
             if not body or not frame.endswith(f"_{body}"):
                 return frame
-        raise ValueError(f"frame {frame} of /tf hangs on itself")
+        return None
 
-    def _sample(self, body: str, root: str, frames: Mapping[str, str]) -> Sample:
+    def _sample(self, body: str, root: str, frames: Mapping[str, str]) -> Sample | None:
+        """The frames, by agent, in the root; None where nothing on the way there ever moves, which has no stamp."""
         placed = [self._placed(frame, root) for frame in frames.values()]
-        newest = max(link.stamp for link in (self._links[frame] for frame in frames.values()) if link.stamp < np.inf)
+        stamps = [link.stamp for link in (*placed, *(self._links[frame] for frame in frames.values()))]
+        newest = max((stamp for stamp in stamps if stamp < np.inf), default=None)
+        if newest is None:
+            return None
         stale = [link.stamp < newest - FRESH for link in placed]
         positions = np.array([link.position for link in placed])
         positions[stale] = np.nan
