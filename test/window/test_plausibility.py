@@ -145,7 +145,7 @@ def test_one_frame_elsewhere_is_bridged_and_leaves_no_trace(rate):
 @pytest.mark.parametrize("late", [0.0, 0.006])
 def test_a_bad_frame_that_comes_again_or_late_leaves_no_trace(rate, late):
     """Late by 0: each frame comes twice, as with two publishers, or with a pose that is given again with its twist."""
-    window = SlidingWindow(0.05, 5, 2, NAMES)
+    window = SlidingWindow(0.053, 5, 2, NAMES)
     for kind in (moved([1], 1.0, 1.0 + 0.9 / rate, [5.0, 0.0, 0.0]), swapped(1.0, 1.0 + 2.9 / rate)):
         window.reset()
         for time in np.arange(1.5 * rate) / rate:
@@ -157,7 +157,7 @@ def test_a_bad_frame_that_comes_again_or_late_leaves_no_trace(rate, late):
             elif not late:
                 window.add_frame(1000.0 + time, odd, velocities=np.zeros((3, 3)), trusted=False)
             if time > 1.0 and (now := window.window()) is not None:
-                grid = time - 0.05 - 0.05 * np.arange(4, -1, -1)
+                grid = time - 0.053 - 0.053 * np.arange(4, -1, -1)
                 truth = np.stack([place(agent, grid)[:, :2] for agent in range(3)])
                 assert np.abs(now.positions - truth)[np.isfinite(now.positions)].max() < 5e-3
 
