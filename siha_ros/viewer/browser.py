@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import itertools
 import socket
 import time
 from dataclasses import replace
@@ -151,6 +152,7 @@ class BrowserView:
         # Only the far inner side, so that what is inside shines through whatever the order of drawing.
         self._spread = BallLayer(scene, "/siha/spread", opacity=0.16, shadow=False, side="back")
         self._labels: dict[str, viser.LabelHandle] = {}
+        self._label_numbers = itertools.count()
         self._ball_names: list[str] = []
         self._settled = True  # the picture has caught up with the group that it follows
 
@@ -344,7 +346,7 @@ class BrowserView:
             handle = self._labels.get(key)
             if handle is None:
                 self._labels[key] = self._server.scene.add_label(
-                    f"/siha/labels/{len(self._labels)}",
+                    f"/siha/labels/{next(self._label_numbers)}",
                     label.text,
                     position=label.position,
                     anchor="bottom-center",
@@ -353,9 +355,8 @@ class BrowserView:
             else:
                 handle.text = label.text
                 handle.position = label.position
-                handle.visible = True
-        for key in self._labels.keys() - scene.labels.keys():
-            self._labels[key].visible = False
+        for key in self._labels.keys() - scene.labels.keys():  # so that those of a group that is gone do not stay
+            self._labels.pop(key).remove()
 
     def _fill_panel(self, now: float, at: float | None) -> None:
         summary = self._state.summary(now, at)

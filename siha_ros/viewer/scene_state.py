@@ -40,6 +40,7 @@ MEMORY_SECONDS = 120.0  # how far the memory of a live run reaches back (s)
 TRAIL_GAP = 0.5  # trails start anew after a pause in the stream longer than this (s)
 TRUTH_TOLERANCE = 0.2  # a ghost may be drawn where the truth last was, up to this long ago (s)
 SCORE_TOLERANCE = 1e-6  # but an error is only taken between two frames of the truth (s)
+GONE_AFTER = 5.0  # a group that is silent for longer (s) while another one speaks is no longer shown
 RATE_WINDOW = 3.0  # time over which rate, latency and the newest known error are looked for (s)
 UNSCORED_MEMORY = 100  # states that may wait for the truth around their stamp
 
@@ -137,9 +138,11 @@ class SceneState:
             if self.origin is None or states.stamp < self.origin - CLOCK_JUMP:
                 self.origin = states.stamp - since_begin
             track = self._tracks.setdefault(states.group, _Track(self._keep))
+            before = track.states.latest()
             if track.add(states, self._bones):
-                self._last_arrival = arrival
+                self._last_arrival = track.last_arrival = arrival
                 self._score(track)
+                self._forget_others(track, anew=before is not None and states.stamp < before.stamp)
 
     def add_window(self, window: Paths) -> None:
         """Take where the hidden agents were over the window."""
@@ -259,7 +262,7 @@ class SceneState:
     def history(self) -> History | None:
         """Error, stated spread and latency of the first group over the whole memory, None before there are any."""
         with self._lock:
-            track = next(iter(self._heard()), None)
+            track = next(iter(self._speaking()), None)
             if track is None or not len(track.scores):
                 return None
             rows = [(s.stamp, s.error, s.position_95, s.latency, s.hidden) for s in track.scores.entries]
@@ -270,10 +273,34 @@ class SceneState:
     def _heard(self) -> list[_Track]:
         return [track for track in self._tracks.values() if len(track.states)]
 
+    def _silent(self, track: _Track) -> float:
+        """How long a live group has been silent while others spoke (s), by arrivals: groups' clocks may be apart."""
+        if self._last_arrival is None or track.last_arrival is None:
+            return 0.0
+        return self._last_arrival - track.last_arrival
+
+    def _forget_others(self, spoken: _Track, anew: bool) -> None:
+        """Drop groups that are silent for as long as the memory reaches, and where the clock jumped back (`anew`)
+        those of the time that is now to come."""
+        for name, track in list(self._tracks.items()):
+            newest = track.states.latest()
+            ahead = newest.stamp - spoken.states.entries[-1].stamp if newest is not None else 0.0
+            if self._silent(track) > self._keep or (anew and ahead > CLOCK_JUMP):
+                for memory in (self._tracks, self._truth, self._truth_graph):
+                    memory.pop(name, None)
+
+    def _speaking(self) -> list[_Track]:
+        """The groups that have not fallen silent; all of a recording."""
+        return [track for track in self._heard() if self._silent(track) <= GONE_AFTER]
+
     def _groups(self, at: float | None) -> list[Group]:
-        """Every group at a time, those of which there are states by then."""
-        found = [track.group(at, self._trail_seconds) for track in self._heard()]
-        return [group for group in found if group is not None]
+        """Every group at a time: those of which there are states by then, and that have not fallen silent."""
+        tracks = self._speaking() if at is None else self._heard()
+        found = [group for track in tracks if (group := track.group(at, self._trail_seconds)) is not None]
+        if at is None:
+            return found
+        newest = max((group.states.stamp for group in found), default=0.0)
+        return [group for group in found if newest - group.states.stamp <= GONE_AFTER]
 
     def _errors(self, states: States) -> Floats | None:
         """f8[A] distance to the truth (m) at the stamp of the states, NaN where unknown; None without truth then."""
@@ -346,6 +373,7 @@ class _Track:
         self.forecasts: Series[Paths] = Series(keep)
         self.windows: Series[Paths] = Series(keep)
         self.scores: Series[Score] = Series(keep)
+        self.last_arrival: float | None = None  # steady clock (s)
         self.unscored: deque[States] = deque()
         self._figures: dict[tuple[str, ...], Figure] = {}
         self._hidden: set[str] = set()

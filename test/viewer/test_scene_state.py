@@ -305,6 +305,50 @@ def test_two_groups_are_drawn_together():
     assert state.summary(now=0.0).source == "one, two"
 
 
+def test_a_group_that_falls_silent_while_another_speaks_is_gone():
+    state = SceneState(keep_seconds=20.0)
+    state.add_truth(truth(0.0, [[0, 0, 0]] * 3, group="gone"))
+    for k in range(31):
+        state.add_states(states(stamp=float(k), group="here", names=["x"], status=[1]), arrival=100.0 + k)
+        if k <= 3:
+            state.add_states(states(stamp=float(k), group="gone", status=SEEN), arrival=100.0 + k)
+        drawn = len(state.scene(View()).agents.positions)
+        assert drawn == (4 if k <= 3 + 5 else 1), f"{k} s"
+        assert state.summary(now=100.0 + k).agents == drawn
+        if k == 15:
+            assert state.names() == ["x"]
+            assert [len(state.scene(View(), at=at).labels) for at in (2.0, 8.0, 9.0)] == [4, 4, 1]
+    assert list(state._tracks) == ["here"], "it is forgotten as what is older than the memory"
+    assert not state._truth
+    assert state.span() == (10.0, 30.0)
+
+
+def test_groups_that_are_silent_together_or_have_clocks_apart_are_not_gone():
+    state = SceneState(keep_seconds=20.0)
+    for k in range(30):
+        state.add_states(states(stamp=1000.0 + k, group="late"), arrival=float(k))
+        state.add_states(states(stamp=2000.0 + k, group="early"), arrival=float(k))
+    assert state.summary(now=500.0).agents == 6
+
+
+def test_groups_of_a_time_that_is_to_come_again_are_forgotten():
+    state = SceneState()
+    for group in ("gone", "here"):
+        state.add_states(states(stamp=50.0, group=group), arrival=0.0)
+    state.add_states(states(stamp=1.0, group="here"), arrival=1.0)
+    assert state.span() == (1.0, 1.0)
+    assert state.summary(now=1.0).agents == 3
+
+
+def test_a_group_of_a_recording_is_shown_until_shortly_after_its_last_states():
+    state = SceneState(keep_seconds=np.inf)
+    for k in range(20):
+        state.add_states(states(stamp=float(k), group="all along"))
+        if k <= 10:
+            state.add_states(states(stamp=float(k), group="half"))
+    assert [len(state.scene(View(), at=float(at)).names) for at in (0, 10, 15, 16)] == [6, 6, 6, 3]
+
+
 def test_names_that_change_start_the_group_anew():
     state = SceneState()
     state.add_states(states(), arrival=0.0)
