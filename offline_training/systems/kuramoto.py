@@ -25,6 +25,8 @@ FREQUENCIES = (1.0, 10.0)  # rad/s
 STEP = 0.01  # s; phase differences are taken over one step
 STEPS_PER_FRAME = 10
 FRAME_DT = STEP * STEPS_PER_FRAME  # s
+TRAINING_FRAMES = 50
+STEADY = 1e-3  # rad/s; phase differences that stay in a narrower range are those of an uncoupled oscillator
 
 MAX_AGENTS = 100
 LANES = 32  # trajectories that advance side by side
@@ -45,12 +47,14 @@ class KuramotoTrajectories:
     edges: NDArray[np.bool_]
 
     def normalised(self) -> NDArray[np.float32]:
-        """f4[n, A, T, 3] in [-1, 1], as the paper's data: phase differences by each oscillator's own range over these
-        frames (0 for an uncoupled one, whose phase difference never changes), frequencies by theirs."""
+        """f4[n, A, T, 3], as the paper's data: phase differences by each oscillator's own range over the first 50
+        frames, those that a model is given, in which they are in [-1, 1] (0 where they do not change: nothing is
+        coupled to it); frequencies by theirs."""
         out = self.states.copy()
-        low, high = out[..., 0].min(-1, keepdims=True), out[..., 0].max(-1, keepdims=True)
-        coupled = self.edges.max(-1)[..., None]
-        out[..., 0] = np.where(coupled, 2 * (out[..., 0] - low) / np.where(high > low, high - low, 1) - 1, 0)
+        given = out[:, :, :TRAINING_FRAMES, 0]
+        low, high = given.min(-1, keepdims=True), given.max(-1, keepdims=True)
+        changes = high - low > STEADY
+        out[..., 0] = np.where(changes, 2 * (out[..., 0] - low) / np.where(changes, high - low, 1) - 1, 0)
         out[..., 2] = 2 * (out[..., 2] - FREQUENCIES[0]) / (FREQUENCIES[1] - FREQUENCIES[0]) - 1
         return out
 

@@ -10,6 +10,7 @@ from offline_training.systems.kuramoto import (
     FRAME_DT,
     LANES,
     STEP,
+    KuramotoTrajectories,
     draw_starts,
     integrate,
     simulate_kuramoto,
@@ -80,9 +81,17 @@ def test_normalised_as_in_the_paper():
     assert coupled.any() and not coupled.all()
     np.testing.assert_allclose(states[..., 0][coupled].max(-1), 1, atol=1e-5)
     np.testing.assert_allclose(states[..., 0][coupled].min(-1), -1, atol=1e-5)
-    assert not states[..., 0][~coupled].any()
+    assert not states[..., 0][~coupled].any()  # told by the phase differences alone: a model is given no edges
     assert np.array_equal(states[..., 1], run.states[..., 1])
     np.testing.assert_allclose(states[..., 2], (run.states[..., 2] - 5.5) / 4.5, atol=1e-6)
+
+
+def test_what_comes_later_does_not_tell_in_the_frames_that_are_given():
+    run = simulate_kuramoto(50, 100, agents=5, seed=4)
+    given = KuramotoTrajectories(run.states[:, :, :50], run.phases[:, :, :50], np.zeros_like(run.edges))
+    whole = run.normalised()
+    assert np.array_equal(whole[:, :, :50], given.normalised())
+    assert np.abs(whole[:, :, 50:, 0]).max() > 1.5  # the range is left later on
 
 
 def test_edges_and_same_seed_same_bytes_however_a_set_is_cut():
