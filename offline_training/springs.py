@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from offline_training.datasets.losses import team_losses
-from offline_training.datasets.simulated import FRAMES, HORIZON, SPRINGS_SCALE, springs_windows
+from offline_training.datasets.simulated import APART, FRAMES, HORIZON, SPRINGS_SCALE, springs_windows
 from offline_training.stages.logs import claim, plot_curves
 from offline_training.systems.springs import FRAME_DT
 from offline_training.team import (
@@ -97,7 +97,9 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: TeamModules, *, see
     save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
     if kind == "any":  # the deviations of a live node: many losses through the estimator that the bundle makes
         estimator = load_estimator(out, "cpu")
-        runs = chain.from_iterable(team_losses(losses // 2, lost, "validation", seed + lost) for lost in (1, 2))
+        runs = chain.from_iterable(
+            team_losses(losses // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2)
+        )
         measured = run_losses(
             estimator.bundle.config,
             {"siha": estimator},
@@ -108,7 +110,7 @@ def finish_bundle(kind: str, out: Path, work: Path, modules: TeamModules, *, see
             total=losses // 2 * 2,
         )
         errors |= error_tables(measured)
-        unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", seed + 3)
+        unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", (seed + 3) % APART)
         errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=2.5, seconds=12.0, seed=seed)
         save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
     return out

@@ -74,7 +74,7 @@ def guess_alone(estimator: Estimator) -> WindowEstimator:
 
 def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tuple[dict[str, Any], str]:
     from offline_training.datasets.losses import team_losses
-    from offline_training.datasets.simulated import FRAMES, SEEDS, springs_windows
+    from offline_training.datasets.simulated import FRAMES, split_seed, springs_windows
 
     config = estimator.bundle.config
     if config.system != "springs":
@@ -83,7 +83,7 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
     if hidden > config.count - 3:
         raise ValueError(f"--hidden {hidden}: at least 3 of {config.count} agents must be seen")
     kind = options.set or ("any" if config.frame == "team" else "fresh")
-    seed = SEEDS[options.split] + options.seed
+    seed = split_seed(options.split, options.seed)
     methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator)}
     if options.losses:
         methods["dynamics_roll"] = DynamicsRoll(estimator.bundle)

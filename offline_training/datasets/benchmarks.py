@@ -14,7 +14,7 @@ from torch import Tensor
 
 from offline_training.datasets.body import limbs
 from offline_training.datasets.cmu_mocap import Trial
-from offline_training.datasets.simulated import SEEDS, SPRINGS_SCALE
+from offline_training.datasets.simulated import SPRINGS_SCALE, split_seed
 from offline_training.datasets.team import random_rotations
 from offline_training.systems.charged import simulate_charged
 from offline_training.systems.kuramoto import simulate_kuramoto
@@ -79,7 +79,7 @@ class System:
 
     def windows(self, split: str, count: int, agents: int, frames: int, seed: int) -> StateWindows:
         """Windows of a split; seeds are apart."""
-        states, edges = self.simulate(count, frames, agents, SEEDS[split] + seed)
+        states, edges = self.simulate(count, frames, agents, split_seed(split, seed))
         return StateWindows(torch.from_numpy(states), torch.from_numpy(np.ascontiguousarray(edges)), self.turned)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offline_training.datasets.cmu_mocap import Trial
-from offline_training.datasets.simulated import SEEDS
+from offline_training.datasets.simulated import split_seed
 from offline_training.systems.springs import SpringsStepper
 from siha_ros.replay.losses import Run
 
@@ -20,12 +20,13 @@ WARM_SECONDS = 8.0  # before the earliest loss: a window of 5 s and the lead-in
 
 def team_losses(count: int, lost: int, split: str, seed: int = 0, agents: int = 7) -> Iterator[Run]:
     """``count`` losses of ``lost`` random agents for 15 s, at a random time of a 60 s run of a team of its own."""
+    seed = split_seed(split, seed)
     for number in range(count):
-        random = np.random.default_rng([SEEDS[split] + seed, number])
+        random = np.random.default_rng([seed, number])
         begin = random.uniform(WARM_SECONDS, RUN_SECONDS - LOSS_SECONDS)
         first = round((begin - WARM_SECONDS) / STREAM_DT)
         frames = round((WARM_SECONDS + LOSS_SECONDS + 5.0) / STREAM_DT)
-        team = SpringsStepper(SEEDS[split] + seed, agents=agents, index=number)
+        team = SpringsStepper(seed, agents=agents, index=number)
         team.step(first * STREAM_DT)
         positions = np.empty((agents, frames, 2))
         for frame in range(frames):

@@ -18,6 +18,14 @@ SPRINGS_SCALE = Scale(position=4.14, velocity=1.83)
 FRAMES = 50
 HORIZON = 50
 SEEDS = {"train": 1_000, "validation": 2_000, "test": 3_000}
+APART = 1_000  # seeds of a split
+
+
+def split_seed(split: str, seed: int) -> int:
+    """The simulator's seed for a split's runs. Raises ValueError for one that belongs to another split."""
+    if not 0 <= seed < APART:
+        raise ValueError(f"seed {seed}: expected 0 to {APART - 1}, or the splits would share runs")
+    return SEEDS[split] + seed
 
 
 def springs_windows(
@@ -29,9 +37,7 @@ def springs_windows(
     """
     if kind not in ("fresh", "any"):
         raise ValueError(f"springs set {kind!r} is unknown, expected 'fresh' or 'any'")
-    if not 0 <= seed < 1000:
-        raise ValueError(f"seed {seed}: expected 0 to 999, or the splits would share runs")
-    seed = SEEDS[split] + seed
+    seed = split_seed(split, seed)
     if kind == "fresh":
         data = simulate_springs(count, FRAMES + future, agents=agents, seed=seed)
     else:

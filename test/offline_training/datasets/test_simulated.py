@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from offline_training.datasets.simulated import springs_windows
+from offline_training.datasets.benchmarks import SYSTEMS
+from offline_training.datasets.losses import team_losses
+from offline_training.datasets.simulated import split_seed, springs_windows
 
 
 @pytest.mark.parametrize("kind", ["fresh", "any"])
@@ -24,3 +26,16 @@ def test_what_is_unknown_is_said():
         springs_windows("old", "train", 4)
     with pytest.raises(ValueError, match="seed 1000: expected 0 to 999, or the splits would share runs"):
         springs_windows("any", "train", 4, seed=1000)
+
+
+@pytest.mark.parametrize("seed", [-1, 1000, 2000])
+def test_no_split_takes_the_runs_of_another(seed):
+    """1000 beside the training set's 1000 are the validation set's."""
+    said = f"seed {seed}: expected 0 to 999, or the splits would share runs"
+    for system in SYSTEMS.values():
+        with pytest.raises(ValueError, match=said):
+            system.windows("train", 4, 5, 3, seed)
+    with pytest.raises(ValueError, match=said):
+        next(team_losses(1, 1, "validation", seed))
+    assert split_seed("train", 999) + 1 == split_seed("validation", 0)
+    assert split_seed("validation", 999) + 1 == split_seed("test", 0)
