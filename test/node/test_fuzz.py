@@ -209,7 +209,7 @@ SHORT = ("geometry_msgs/msg/PoseStamped", "siha_ros/msg/SkeletonFrame")
 )
 def test_odd_messages_over_dds_leave_the_node_as_it_was(start, play, kind, length):
     topic = "/{agent}/pose" if make_input(kind, NAMES).per_agent else "/all"
-    agents = [] if kind in SHORT else NAMES  # of an open group too, where names may be odd
+    agents = [""] if kind in SHORT else NAMES  # none: an open group, where names may be odd
     node = start(input__type=kind, input__topic=topic, input__agents=agents)
     outputs = [node.listen(name, kind) for name, kind in OUTPUTS.items()]
     stream = play(Stream, kind, Weather(length))
