@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -38,14 +37,11 @@ WITHOUT_ROS = "import sys; sys.modules['rclpy'] = None; from siha_ros.viewer.mai
 
 
 class Viewer:
-    """A running viewer in a ROS domain of its own, or where there is no ROS."""
+    """A running viewer, with ROS or where there is none."""
 
     def __init__(self, *options: str, ros: bool = True) -> None:
-        self.domain = random.SystemRandom().randint(1, 101)
-        environment = os.environ | {"ROS_DOMAIN_ID": str(self.domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
         self.process = subprocess.Popen(
             [sys.executable, *(["-m", "siha_ros.viewer"] if ros else ["-c", WITHOUT_ROS]), *options],
-            env=environment,
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -69,7 +65,7 @@ class Viewer:
 
 
 @pytest.fixture
-def view():
+def view(ros_domain):
     viewers = []
 
     def start(*options: str, ros: bool = True) -> Viewer:
@@ -140,11 +136,11 @@ def orange(png: bytes) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.find() is None, reason=f"needs one of {', '.join(chromium.NAMES)}")
-def test_a_browser_sees_an_agent_become_hidden(view, free_port):
+def test_a_browser_sees_an_agent_become_hidden(view, free_port, ros_domain):
     viewer = view("--port", str(free_port), "--rate", "2")
     url = viewer.url()
     assert url == f"http://127.0.0.1:{free_port}"
-    team = Team(viewer.domain)
+    team = Team(ros_domain)
     try:
         with chromium.Page(url) as page:
             page.wait(lambda: "All 3 seen" in page.text(), "the team in the panel")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 import numpy as np
@@ -112,14 +111,14 @@ def test_malformed_messages_are_refused(convert, message):
         convert(stamped(message))
 
 
-def test_a_malformed_message_leaves_the_viewer_listening():
+def test_a_malformed_message_leaves_the_viewer_listening(ros_domain):
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
 
     from siha_ros.viewer.scene_state import SceneState
 
     context = rclpy.Context()
-    rclpy.init(context=context, domain_id=random.SystemRandom().randint(1, 101))
+    rclpy.init(context=context, domain_id=ros_domain)
     state = SceneState()
     viewer = subscriber.ViewerNode(state, "/siha", "/truth", "/truth_graph", context=context)
     sender = rclpy.create_node("stand_in", context=context)
