@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING
 from siha_ros.viewer.skeletons import CMU_BONES, load_bones
 
 if TYPE_CHECKING:
+    from siha_ros.viewer.browser import BrowserView
     from siha_ros.viewer.playback import Playback
     from siha_ros.viewer.scene_state import SceneState
+
+MOST_SAID = 10  # different errors
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,8 +83,20 @@ def _view(options: argparse.Namespace, ros_arguments: list[str], stop: threading
         browser = BrowserView(state, options.host, options.port, playback)
         stack.callback(browser.stop)
         print(f"siha view: {browser.url} shows {options.bag or options.node}", flush=True)
-        while not stop.wait(1 / options.rate):
+        _draw(browser, options.rate, stop)
+
+
+def _draw(browser: BrowserView, rate: float, stop: threading.Event) -> None:
+    """Draw until stopped; a picture that cannot be drawn is said once, and does not end the viewer."""
+    said: set[str] = set()
+    while not stop.wait(1 / rate):
+        try:
             browser.update()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".splitlines()[0]
+            if text not in said and len(said) < MOST_SAID:
+                print(f"siha view: a picture could not be drawn ({text}); going on", file=sys.stderr, flush=True)
+                said.add(text)
 
 
 @contextlib.contextmanager
