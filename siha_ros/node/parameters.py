@@ -230,7 +230,7 @@ class Parameters:
     show_samples: int = _parameter(3, "... and in so many samples.", name="visibility.show_samples", low=1, high=1000)
     forget_after: float = _parameter(
         60.0,
-        "An agent whose name was not known beforehand is forgotten once it has been hidden for so long, s; 0: never.",
+        "An agent not known beforehand is forgotten once no message has named it for so long, s; 0: never.",
         name="visibility.forget_after",
         low=0.0,
         high=86400.0,

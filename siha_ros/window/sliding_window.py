@@ -76,7 +76,7 @@ class WindowParameters(VisibilityParameters):
         stale_timeout: the stream as a whole counts as stopped after so long without a message, by the steady clock (s).
         max_rate: samples of one agent that come faster than this are thinned (Hz); sets the memory.
         max_agents: agents beyond this number are refused.
-        forget_after: an agent of an open group that has not been seen for so long is forgotten (s); 0 keeps all.
+        forget_after: an agent of an open group that no message has named for so long is forgotten (s); 0 keeps all.
         velocity_span: time over which the velocity at the last sample is fitted (s), three samples at least.
         velocity_samples: most samples used for it.
     """
@@ -390,12 +390,12 @@ class SlidingWindow:
         v, p = self._visibility, self.parameters
         if self.fixed or not p.forget_after:
             return
-        gone = ~v.shown & ~(v.last_message >= self.newest - p.forget_after)
+        gone = ~v.shown & ~(v.last_named >= self.newest - p.forget_after)
         if not gone.any():
             return
         kept = np.flatnonzero(~gone)
         names = ", ".join(self.names[agent] for agent in np.flatnonzero(gone))
-        self._note(f"forgotten, not seen for {p.forget_after:g} s: {names:.160}")
+        self._note(f"forgotten, not named for {p.forget_after:g} s: {names:.160}")
         for part in (self._visibility, self._plausibility, self._rings):
             part.keep(kept)
         self._last_position, self._last_velocity = self._last_position[kept], self._last_velocity[kept]
@@ -455,7 +455,8 @@ class SlidingWindow:
         )[rows]
         late = frame.stamp <= self._visibility.last_message[index]
         if late.any():
-            causes[late & (causes == Cause.SEEN) & ~self._fits(frame, index, rows)] = Cause.JUMP
+            doubted = np.flatnonzero(late & (causes == Cause.SEEN))
+            causes[doubted[~self._fits(frame, index[doubted], rows[doubted])]] = Cause.JUMP
         good = np.flatnonzero((causes == Cause.SEEN) & ~late)
         if not len(good):
             return causes

@@ -142,7 +142,8 @@ class Visibility:
         shown: bool, the debounced verdict.
         ever_shown: bool, whether it was shown at any time.
         last_message, last_good: f8, newest stamp of any sample and of any believed one (s), NaN when none.
-        last_heard: f8, newest stamp of the group when the agent's last sample came (s), NaN when none.
+        last_heard, last_named: f8, newest stamp of the group when the agent's last sample came (s), NaN when none; and
+            when a message last named it.
         run_start, run_last, run_count: the run of good samples of an agent that is not shown (yet).
         bad_count, cause: number of bad samples in a row, and the Cause of the latest or of the hiding.
     """
@@ -154,6 +155,7 @@ class Visibility:
         self.last_message = np.full(agents, np.nan)
         self.last_good = np.full(agents, np.nan)
         self.last_heard = np.full(agents, np.nan)
+        self.last_named = np.full(agents, np.nan)
         self.run_start = np.full(agents, np.nan)
         self.run_last = np.full(agents, np.nan)
         self.run_count = np.zeros(agents, dtype=np.int64)
@@ -214,6 +216,7 @@ class Visibility:
         """
         p = self.parameters
         self.last_heard[index] = newest
+        self.last_named[index[causes != Cause.MISSING]] = newest
         in_order = ~(stamp <= self.last_message[index])
         if not in_order.all():
             index, causes = index[in_order], causes[in_order]

@@ -721,10 +721,23 @@ def test_agents_that_have_long_been_gone_are_forgotten_where_names_are_open():
     check(result)
     assert result.names == ["r0", "r2", "r3"] and (result.status == Status.VISIBLE).all()
     assert np.abs(result.positions - np.stack([path(a, result.times)[:, :2] for a in (0, 2, 3)])).max() < 1e-3
-    assert "forgotten, not seen for 2 s: r1" in window.take_notes() and len(window.heights) == 3
+    assert "forgotten, not named for 2 s: r1" in window.take_notes() and len(window.heights) == 3
     stream(window, 6.5, 8.0, agents=(0, 1, 2, 3))  # back, as a new one
     assert window.window().names == ["r0", "r2", "r3", "r1"]
     fixed = team(names=TEAM, forget_after=2.0)
     stream(fixed, 1.0, 4.0)
     stream(fixed, 4.0, 8.0, agents=(0, 2, 3))
     assert fixed.window().names == TEAM and fixed.window().status[1] == Status.HIDDEN
+
+
+def test_who_is_missing_from_messages_for_all_is_forgotten_and_who_is_named_as_lost_is_not():
+    window = SlidingWindow(0.1, 5, 2, parameters=WindowParameters(forget_after=2.0))
+    for tick in range(200):
+        names = ["a", "b", "ghost"] if tick < 5 else ["a", "b"]
+        positions = np.stack([[0.01 * tick, row, 1.0] for row in range(len(names))])
+        positions[1] = np.nan if tick > 50 else positions[1]
+        window.add_frame(10.0 + 0.02 * tick, positions, names=names)
+        if tick == 100:
+            assert window.window().names == ["a", "b", "ghost"]
+    now = window.window()
+    assert now.names == ["a", "b"] and now.status.tolist() == [Status.VISIBLE, Status.HIDDEN]
