@@ -27,6 +27,7 @@ from siha_ros.replay.evaluate import Task
 
 FRAMES, FUTURE, VISIBLE = 50, 50, 5
 ROUNDS = 5  # of the refinement at test time
+UNGUIDED = (0.0, 0.0, 0.0, 0.0)  # no head of HSP-sg looks at the graph: HSP-sa, trained for as long as HSP-sg
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -134,6 +135,11 @@ class Lab:
             found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * seconds[stage] * pairs / 60
         return found
 
+    def guided_needs(self, setting: Setting, alphas: Sequence[float]) -> dict[str, float]:
+        """The same of HSP-sg with other strengths than the paper's."""
+        (minutes,) = self.needs(setting, "hsp_sg").values()
+        return {f"hsp_sg {tuple(alphas)} {setting}": minutes}
+
     def key(self, setting: Setting) -> dict[str, Any]:
         """All that decides its models, and so what is measured of them: it tells them from others in the store."""
         return {"setting": asdict(setting), "plan": asdict(self.plan(setting))}
@@ -180,7 +186,8 @@ class Lab:
         return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
 
     def hsp_sg(self, setting: Setting, alphas: Sequence[float] = PAPER_ALPHAS) -> Trained[HiddenStatePredictor]:
-        """HSP-sg under NRI's graphs, from the weights of HSP-sa."""
+        """HSP-sg under NRI's graphs, from the weights of HSP-sa. alphas: UNGUIDED for the control of what its longer
+        training brings."""
         plan, nri, sa = self.plan(setting), self.nri(setting), self.hsp_sa(setting)
         config = replace(plan.hsp, alphas=list(alphas))
 

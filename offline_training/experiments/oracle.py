@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.datasets.benchmarks import StateWindows
+from offline_training.experiments import table1
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import Lab, Setting, seeded, space_of
+from offline_training.experiments.lab import UNGUIDED, Lab, Setting, seeded, space_of
 from offline_training.experiments.measure import all_figures, differences
-from offline_training.experiments.report import bars, budget, figure, table
+from offline_training.experiments.report import bars, budget, difference_rows, figure, table
 from offline_training.experiments.store import Trained
+from offline_training.experiments.table1 import GAPS, unguided_answer
 from offline_training.stages.loop import Schedule, train
 from offline_training.stages.samples import device_of
 from offline_training.team import warm_start
@@ -25,7 +27,12 @@ from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, reco
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.evaluate import network_answer
 
-METHODS = {"hsp_sa": "HSP-sa", "siha_paper": "SIHA", "oracle": "HSP-sg, true graph"}
+METHODS = {
+    "hsp_sa": "HSP-sa",
+    "hsp_sa_long": "HSP-sa, as long as SIHA",
+    "siha_paper": "SIHA",
+    "oracle": "HSP-sg, true graph",
+}
 COLUMNS = {
     "mse_hsp_mean": "MSE_HSP",
     "mse_hsp_median": "median",
@@ -33,6 +40,7 @@ COLUMNS = {
     "acc_vh": "V-H %",
     "acc_hh": "H-H %",
 }
+MODELS = table1.MODELS | {"oracle": ("hsp_sa", "oracle")}
 COUNTS = (1, 2, 3)
 CHUNK = 500
 
@@ -52,20 +60,24 @@ def _cell(lab: Lab, setting: Setting) -> Cell:
         refinement = Refinement(sa.network, sg.network, nri.network)
         answers = {
             "hsp_sa": network_answer("hsp_sa", nri.network, task, sa.network, True),
+            "hsp_sa_long": unguided_answer(lab, setting, task),
             "siha_paper": network_answer("siha", nri.network, task, lambda visible: refinement(visible).hidden, True),
             "oracle": network_answer("oracle", nri.network, task, oracle.network, True, given=edges),
         }
+        costs: dict[str, Trained[Any]] = {"nri": nri, "hsp_sa": sa, "hsp_sg": sg, "oracle": oracle}
+        costs["hsp_sa_long"] = lab.hsp_sg(setting, UNGUIDED)
+        pairs = [("oracle", "siha_paper"), ("oracle", "hsp_sa_long"), ("siha_paper", "hsp_sa_long")]
         return {
             "system": setting.system,
             "hidden": setting.hidden,
-            "costs": {"nri": nri.cost, "hsp_sa": sa.cost, "hsp_sg": sg.cost, "oracle": oracle.cost},
+            "costs": {name: model.cost for name, model in costs.items()},
             "methods": all_figures(answers, task, space_of(setting)),
-            "differences": differences(answers, task, [("oracle", "siha_paper"), ("oracle", "hsp_sa")]),
+            "differences": differences(answers, task, pairs),
         }
 
     needs = lab.needs(setting, "nri", "hsp_sa", "hsp_sg")
-    guided = lab.needs(setting, "hsp_sg")
-    needs |= {f"oracle {name}": minutes for name, minutes in guided.items()}
+    needs |= lab.guided_needs(setting, UNGUIDED)
+    needs |= {f"oracle {name}": minutes for name, minutes in lab.needs(setting, "hsp_sg").items()}
     return Cell("oracle", setting.name, lab.cell_key(setting), needs, run)
 
 
@@ -122,13 +134,14 @@ def train_oracle(
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     """The table as Markdown, and ``folder/oracle.png``."""
-    models = {"hsp_sa": ("nri", "hsp_sa"), "siha_paper": ("nri", "hsp_sa", "hsp_sg"), "oracle": ("hsp_sa", "oracle")}
-    rows = []
+    rows, apart = [], []
     for result in results:
         for method, title in METHODS.items():
             found = [figure(result["methods"][method], column) for column in COLUMNS]
-            costs = [result["costs"][model] for model in models[method]]
+            costs = [result["costs"][model] for model in MODELS[method]]
             rows.append([result["system"], str(result["hidden"]), title, *found, budget(costs)])
+        who = [result["system"], str(result["hidden"])]
+        apart += [[*who, *row] for row in difference_rows(result["differences"], list(GAPS))]
     groups = [f"{one['system']} {one['hidden']}" for one in results]
     found_of = {name: [one["methods"][name] for one in results] for name in METHODS}
     bars(
@@ -139,4 +152,9 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
         {METHODS[name]: [one["mse_hsp_mean_ci"] for one in found] for name, found in found_of.items()},
     )
     head = ["system", "hidden", "method", *COLUMNS.values(), "budget"]
-    return "ours [95 % interval]; the graph's figures are of NRI on what is reconstructed\n\n" + table(head, rows)
+    return (
+        "ours [95 % interval]; the graph's figures are of NRI on what is reconstructed\n\n"
+        + table(head, rows)
+        + "\nDifferences on the same windows, mean [95 % interval]\n\n"
+        + table(["system", "hidden", "difference", *GAPS.values()], apart)
+    )

@@ -1,5 +1,8 @@
 """``siha reproduce table1``: the paper's main table. Three systems, 5 visible and 1 to 5 hidden agents; visible-only
 NRI, HSP-sa and SIHA; each cell beside the paper's number, and NRI with nobody hidden, the ceiling of the graph.
+
+HSP-sg goes on from the weights of HSP-sa, so SIHA has seen more samples. On Springs with up to 3 hidden agents a
+control tells what those alone bring: the same training, but no head looks at the graph.
 """
 
 from __future__ import annotations
@@ -9,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import ROUNDS, Lab, Setting, space_of
+from offline_training.experiments.lab import ROUNDS, UNGUIDED, Lab, Setting, space_of
 from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, difference_rows, figure, table
 from offline_training.experiments.store import Trained
-from siha_ros.replay.evaluate import network_answers
+from siha_ros.model.refinement import Refinement
+from siha_ros.replay.evaluate import Answer, Task, network_answer, network_answers
 
-METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA", "nri_complete": "NRI, none hidden"}
+METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA"}
+METHODS |= {"hsp_sa_long": "HSP-sa, as long as SIHA", "nri_complete": "NRI, none hidden"}
 MODELS = {  # that the figures of a method stand on
     "nri_visible": ("nri_visible",),
     "hsp_sa": ("nri", "hsp_sa"),
     "siha_paper": ("nri", "hsp_sa", "hsp_sg"),
+    "hsp_sa_long": ("nri", "hsp_sa", "hsp_sa_long"),
     "nri_complete": ("nri",),
 }
 COLUMNS = {
@@ -34,6 +40,8 @@ OPEN_LOOP = {"mse_fsp_openloop_visible": "visible, open loop", "mse_fsp_openloop
 GAPS = {"mse_hsp_mean": "MSE_HSP", "acc_vv": "V-V %", "acc_vh": "V-H %"}
 CHANCE = 55.0  # percent of the edges right, of which half are by guessing
 PAIRS = (("hsp_sa", "nri_visible"), ("siha_paper", "nri_visible"), ("siha_paper", "hsp_sa"))
+CONTROL_PAIRS = (("siha_paper", "hsp_sa_long"), ("hsp_sa_long", "hsp_sa"))
+CONTROLLED = {"table1": (1, 2, 3), "seeds": (3,)}  # numbers of hidden agents on Springs that have the control
 PAPER: dict[str, list[str]] = {  # of the paper's table: by hidden count NRI, HSP-sa, SIHA in each column
     "springs": [
         "- 2.5e-3 2.1e-3 | 2.1e-5 1.5e-5 1.4e-5 | - 1.7e-2 1.1e-2 | 89.7 99.7 99.7 | - 98.2 98.4 | - - -",
@@ -67,6 +75,7 @@ def cells(lab: Lab, options: Options) -> list[Cell]:
 
 def cell(lab: Lab, setting: Setting, experiment: str = "table1") -> Cell:
     """All methods in one setting."""
+    controlled = setting.system == "springs" and setting.hidden in CONTROLLED.get(experiment, ())
 
     def run() -> dict[str, Any]:
         models: dict[str, Trained[Any]] = {
@@ -77,17 +86,29 @@ def cell(lab: Lab, setting: Setting, experiment: str = "table1") -> Cell:
         }
         task = lab.task(setting)
         answers = network_answers({name: model.network for name, model in models.items()}, ROUNDS, task, progress=True)
+        if controlled:
+            models["hsp_sa_long"] = lab.hsp_sg(setting, UNGUIDED)
+            answers["hsp_sa_long"] = unguided_answer(lab, setting, task)
         return {
             "system": setting.system,
             "hidden": setting.hidden,
             "seed": setting.seed,
             "costs": {name.removesuffix(f"_{setting.hidden}"): model.cost for name, model in models.items()},
             "methods": all_figures(answers, task, space_of(setting)),
-            "differences": differences(answers, task, PAIRS),
+            "differences": differences(answers, task, PAIRS + CONTROL_PAIRS * controlled),
         }
 
     needs = lab.needs(setting, "nri", "nri_visible", "hsp_sa", "hsp_sg")
+    if controlled:
+        needs |= lab.guided_needs(setting, UNGUIDED)
     return Cell(experiment, setting.name, lab.cell_key(setting), needs, run)
+
+
+def unguided_answer(lab: Lab, setting: Setting, task: Task) -> Answer:
+    """What HSP-sa says that was trained for as long as SIHA; its only round gives it a graph that it does not see."""
+    nri = lab.nri(setting).network
+    alone = Refinement(lab.hsp_sa(setting).network, lab.hsp_sg(setting, UNGUIDED).network, nri, rounds=1)
+    return network_answer("hsp_sa_long", nri, task, lambda visible: alone(visible).hidden, True)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
@@ -98,7 +119,9 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
         system, hidden = result["system"], result["hidden"]
         theirs = [part.split() for part in PAPER[system][hidden - 1].split("|")]
         for number, (method, title) in enumerate(METHODS.items()):
-            found = result["methods"][method]
+            found = result["methods"].get(method)
+            if found is None:
+                continue
             paper = [one[number] if number < 3 else None for one in theirs]
             row = [figure(found, column, paper[place]) for place, column in enumerate(COLUMNS)]
             row += [figure(found, column) for column in OPEN_LOOP]
@@ -125,10 +148,10 @@ def _plot(path: Path, title: str, column: str, results: Sequence[Mapping[str, An
     series: dict[str, list[float | None]] = {}
     intervals: dict[str, list[Any]] = {}
     for number, (method, label) in enumerate(METHODS.items()):
-        values = [one["methods"][method].get(column) for one in results]
+        values = [one["methods"].get(method, {}).get(column) for one in results]
         if any(value is not None for value in values):
             series[label] = values
-            intervals[label] = [one["methods"][method].get(f"{column}_ci") for one in results]
+            intervals[label] = [one["methods"].get(method, {}).get(f"{column}_ci") for one in results]
         if number < 3:
             lines = [PAPER[one["system"]][one["hidden"] - 1] for one in results]
             texts = [line.split("|")[place].split()[number] for line in lines]

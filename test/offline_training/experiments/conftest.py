@@ -23,6 +23,12 @@ def tiny_lab(tmp_path_factory):
 
 
 @pytest.fixture
+def own_lab(tiny_lab, tmp_path):
+    """One in which nothing is trained yet."""
+    return Lab(tmp_path, test=tiny_lab.test, settings=tiny_lab.settings)
+
+
+@pytest.fixture
 def tiny_options() -> Options:
     """The shortest schedules."""
     return OPTIONS

@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from offline_training.experiments import queue
+from offline_training.experiments.lab import FRAMES, UNGUIDED, VISIBLE
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
+from siha_ros.model.hidden_state import PAPER_ALPHAS
 
 
 def run(lab, options, *names):
@@ -31,10 +33,13 @@ def models(lab):
 
 def test_the_main_table(tiny_lab, tiny_options):
     text = run(tiny_lab, tiny_options, "table1")["table1"]
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| springs")]
-    assert [row[2] for row in rows[:4]] == ["NRI", "HSP-sa", "SIHA", "NRI, none hidden"]
-    assert rows[0][3] == "- (-)" and rows[2][3].endswith("(2.1e-3)") and rows[0][6].endswith("(89.7)")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| springs")]
     (result,) = results(tiny_lab, "table1")
+    assert [row[2] for row in rows[:5]] == ["NRI", "HSP-sa", "SIHA", "HSP-sa, as long as SIHA", "NRI, none hidden"]
+    assert [row[2] for row in rows[-2:]] == ["SIHA - hsp_sa_long", "hsp_sa_long - hsp_sa"]
+    control, guided = result["costs"]["hsp_sa_long"], result["costs"]["hsp_sg"]
+    assert control["samples_seen"] == guided["samples_seen"] and control["model"] != guided["model"]
+    assert rows[0][3] == "- (-)" and rows[2][3].endswith("(2.1e-3)") and rows[0][6].endswith("(89.7)")
     assert 0 < result["methods"]["hsp_sa"]["mse_hsp_mean"] < 2
     gap = result["differences"]["siha_paper - hsp_sa"]["mse_hsp_mean"]
     apart = result["methods"]["siha_paper"]["mse_hsp_mean"] - result["methods"]["hsp_sa"]["mse_hsp_mean"]
@@ -42,6 +47,15 @@ def test_the_main_table(tiny_lab, tiny_options):
     assert result["costs"]["nri"]["samples_seen"] == 80
     assert (tiny_lab.store.folder / "table1" / "table1.md").read_text() == text
     assert (tiny_lab.store.folder / "table1" / "table1_acc_vv.png").stat().st_size > 1000
+
+
+def test_the_control_does_not_see_the_graph(tiny_lab, tiny_options):
+    setting = tiny_options.setting("springs", 1)
+    visible = tiny_lab.task(setting).states[:, :VISIBLE, :FRAMES]
+    for alphas, blind in ((UNGUIDED, True), (PAPER_ALPHAS, False)):
+        network = tiny_lab.hsp_sg(setting, alphas).network
+        none, all_of_them = (network(visible, torch.full((len(visible), 6, 6), value)) for value in (0.0, 1.0))
+        assert torch.equal(none, all_of_them) == blind
 
 
 def test_experiments_share_models(tiny_lab, tiny_options):
@@ -94,12 +108,11 @@ def test_whatever_decides_a_model_tells_it_and_its_cells_from_others(change, tin
     assert all(now != then for now, then in zip(keys(), before, strict=True))
 
 
-def test_strengths_of_the_attention(tiny_lab, tiny_options):
-    before = models(tiny_lab)
-    text = run(tiny_lab, tiny_options, "alphas")["alphas"]
-    assert sorted(name.split("-")[0] for name in models(tiny_lab) - before) == ["hsp_sa", *["hsp_sg"] * 4, "nri"]
+def test_strengths_of_the_attention(own_lab, tiny_options):
+    text = run(own_lab, tiny_options, "alphas")["alphas"]
+    assert sorted(name.split("-")[0] for name in models(own_lab)) == ["hsp_sa", *["hsp_sg"] * 5, "nri"]
     assert "| no_hard_mask | 0, 1, 5, 5 |" in text and "(2.0e-2)" in text
-    assert len({result["figures"]["mse_hsp_mean"] for result in results(tiny_lab, "alphas")}) == 4
+    assert len({result["figures"]["mse_hsp_mean"] for result in results(own_lab, "alphas")}) == 5
 
 
 def test_encoders(tiny_lab, tiny_options):
