@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from siha_ros.viewer.curves import plotted, with_cursor
 from siha_ros.viewer.layers import BallLayer, BandLayer, LineLayer, TubeLayer
+from siha_ros.viewer.memory import Agent
 from siha_ros.viewer.panel import agents_html, edges_html, headline_html, legend_html, strip_html
 from siha_ros.viewer.playback import Playback
 from siha_ros.viewer.scene import STATUS_COLOURS, Scene, View
@@ -153,7 +154,8 @@ class BrowserView:
         self._spread = BallLayer(scene, "/siha/spread", opacity=0.16, shadow=False, side="back")
         self._labels: dict[str, viser.LabelHandle] = {}
         self._label_numbers = itertools.count()
-        self._ball_names: list[str] = []
+        self._balls: list[Agent] = []
+        self._titles: dict[str, Agent] = {}
         self._settled = True  # the picture has caught up with the group that it follows
 
         @self._agents.handle.on_click
@@ -209,8 +211,7 @@ class BrowserView:
 
         @self._focus.on_update
         def _(_: viser.GuiEvent) -> None:
-            focus = None if self._focus.value == EVERYONE else self._focus.value
-            self._view = replace(self._view, focus=focus)
+            self._view = replace(self._view, focus=self._titles.get(self._focus.value))
             self._asked = True
 
     def _build_time(self) -> None:
@@ -272,9 +273,9 @@ class BrowserView:
 
     def _focus_on_click(self, instance: int | None) -> None:
         """A click on an agent's ball shows its edges only; a second one those of all."""
-        if instance is not None and instance < len(self._ball_names):
-            name = self._ball_names[instance]
-            self._focus.value = EVERYONE if self._focus.value == name else name  # type: ignore[misc]
+        if instance is not None and instance < len(self._balls):
+            title = next((title for title, agent in self._titles.items() if agent == self._balls[instance]), EVERYONE)
+            self._focus.value = EVERYONE if self._focus.value == title else title  # type: ignore[misc]
 
     def _add_plot(self, title: str, curves: tuple[dict[str, Any], ...], height: int) -> viser.GuiUplotHandle:
         return self._server.gui.add_uplot(
@@ -322,7 +323,7 @@ class BrowserView:
         way = step * (shift - self._root.position)
         self._root.position = self._root.position + way
         self._settled = bool(np.abs(way).max() < 1e-3)
-        self._ball_names = scene.names
+        self._balls = scene.names
         if self._framed is None:
             self._framed = self._camera(scene)
             for client in self._server.get_clients().values():
@@ -361,11 +362,9 @@ class BrowserView:
     def _fill_panel(self, now: float, at: float | None) -> None:
         summary = self._state.summary(now, at)
         self._headline.content, self._agent_table.content = headline_html(summary), agents_html(summary.rows)
-        options = (EVERYONE, *self._state.names())
-        if options != tuple(self._focus.options):
-            self._focus.options = options
-        focus = self._view.focus or ""
-        self._edge_table.content = edges_html(focus, self._state.edges(focus, at))
+        self._fill_focus(self._state.agents())
+        focus = self._view.focus
+        self._edge_table.content = edges_html(focus[1], self._state.edges(focus, at)) if focus else edges_html("", [])
         span, shown, origin = self._state.span(), self._playback.at, self._state.origin
         if span is None or shown is None or origin is None:
             return
@@ -375,6 +374,17 @@ class BrowserView:
         self._play.label = "Pause" if playing else "Play"
         self._play.icon = viser.Icon.PLAYER_PAUSE if playing else viser.Icon.PLAYER_PLAY
         self._strip.content = strip_html(self._state.history(), *span, shown)
+
+    def _fill_focus(self, agents: list[Agent]) -> None:
+        """Offer the agents: by name, or by group and name where there are several groups."""
+        several = len({group for group, _ in agents}) > 1
+        titles = {f"{group}/{name}" if several else name: (group, name) for group, name in agents}
+        if titles == self._titles:
+            return
+        focus = self._view.focus
+        self._titles = titles
+        self._focus.options = (EVERYONE, *titles)  # which leaves the focus where its title is no more
+        self._focus.value = next((title for title, agent in titles.items() if agent == focus), EVERYONE)  # type: ignore[misc]
 
     def _set_slider(self, now: float, value: float) -> None:
         if self._slid is not None and now - self._slid > SETTLES_IN:

@@ -18,6 +18,8 @@ from siha_ros.window.types import Status
 
 Floats = NDArray[np.float64]
 
+Agent = tuple[str, str]  # group and name
+
 CLOCK_JUMP = 1.0  # stamps going back by more than this (s) mean that the stream started anew
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.viewer.memory import Floats, Group, States
+from siha_ros.viewer.memory import Agent, Floats, Group, States
 from siha_ros.viewer.skeletons import chain_ends
 from siha_ros.window.types import Status
 
@@ -42,7 +42,7 @@ class View:
 
     Attributes:
         threshold: edges are drawn whose probability is over this.
-        focus: name of the one agent whose edges are drawn, None for all.
+        focus: the one agent whose edges are drawn, None for all.
     """
 
     trails: bool = True
@@ -53,7 +53,7 @@ class View:
     truth: bool = True
     names: bool = True
     threshold: float = 0.5
-    focus: str | None = None
+    focus: Agent | None = None
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Scene:
         edges: from the sender to the receiver.
         bands_seen, bands_hidden: forecasts of seen and of hidden agents, one standard deviation wide on each side.
         ghosts, ghost_bones, misses: the truth of agents that are not seen, and the way from the estimate to it.
-        labels: by a key that stays the same from frame to frame; names: of the agents' balls.
+        labels: by a key that stays the same from frame to frame; names: which agents the balls are.
         centre: f8[3] middle of all agents (m); ground: height of the ground (m); extent: radius of the whole (m).
     """
 
@@ -125,7 +125,7 @@ class Scene:
     bands_seen: Bands
     bands_hidden: Bands
     labels: dict[str, Label]
-    names: list[str]
+    names: list[Agent]
     centre: Floats
     ground: float
     extent: float
@@ -156,8 +156,8 @@ def draw_group(group: Group, truth: Floats | None, view: View, trail_seconds: fl
         misses=Lines(np.stack([states.positions[ghost], true_positions[ghost]], axis=1), _truth_tint(ghost.sum())),
         bands_seen=_bands(group, marked_seen) if view.forecast else _no_bands(),
         bands_hidden=_bands(group, marked_hidden) if view.forecast else _no_bands(),
-        labels=_labels(group, marked, view.focus) if view.names else {},
-        names=[name for name, shown in zip(states.names, drawn, strict=True) if shown],
+        labels=_labels(group, marked, _focus(group, view)) if view.names else {},
+        names=[(states.group, name) for name, shown in zip(states.names, drawn, strict=True) if shown],
         centre=states.positions[drawn].mean(axis=0) if drawn.any() else np.zeros(3),
         ground=group.figure.ground,
         extent=group.figure.extent,
@@ -227,7 +227,12 @@ def _marked(group: Group, view: View) -> list[int]:
         return index
     shown = chain_ends(len(states.names), group.figure.bones)
     shown |= _limb_ends(group)
-    return [i for i in index if i in shown or states.names[i] == view.focus]
+    return [i for i in index if i in shown or states.names[i] == _focus(group, view)]
+
+
+def _focus(group: Group, view: View) -> str | None:
+    """Name of the agent in focus, None where it is not of this group."""
+    return view.focus[1] if view.focus is not None and view.focus[0] == group.states.group else None
 
 
 def _edges(group: Group, view: View) -> Tubes:
@@ -241,9 +246,12 @@ def _edges(group: Group, view: View) -> Tubes:
     touches_hidden = states.hidden[agent][:, None] | states.hidden[agent][None, :]
     wanted = probability > view.threshold
     np.fill_diagonal(wanted, False)
-    if view.focus in place:
-        focus = agent == place[view.focus]
+    focused = _focus(group, view)
+    if focused in place:
+        focus = agent == place[focused]
         wanted &= focus[:, None] | focus[None, :]
+    elif view.focus is not None and focused is None:
+        return _no_tubes()  # the focus is in another group
     elif len(states.names) > CROWD:
         rank = np.argsort(np.argsort(-probability, axis=0, kind="stable"), axis=0)
         wanted &= states.hidden[agent][None, :] & (rank < CROWD_EDGES)

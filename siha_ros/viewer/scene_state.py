@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from siha_ros.viewer.memory import (
     CLOCK_JUMP,
+    Agent,
     Figure,
     Floats,
     Graph,
@@ -210,10 +211,10 @@ class SceneState:
                 scenes.append(draw_group(group, truth, view, self._trail_seconds))
         return joined(scenes) if scenes else None
 
-    def names(self) -> list[str]:
-        """All agent names, in the order of the newest messages."""
+    def agents(self) -> list[Agent]:
+        """All agents, in the order of the newest messages."""
         with self._lock:
-            return list(dict.fromkeys(name for group in self._groups(None) for name in group.states.names))
+            return [(group.states.group, name) for group in self._groups(None) for name in group.states.names]
 
     def summary(self, now: float, at: float | None = None) -> Summary:
         """What the side panel says; `now` is the steady clock's time (s)."""
@@ -240,12 +241,13 @@ class SceneState:
                 edges_hidden=edges_hidden,
             )
 
-    def edges(self, name: str, at: float | None = None) -> list[EdgeRow]:
-        """Who the agent of that name acts on and is acted on by, the strongest first; none where it has no graph."""
+    def edges(self, agent: Agent, at: float | None = None) -> list[EdgeRow]:
+        """Who the agent acts on and is acted on by, the strongest first; none where it has no graph."""
+        of_group, name = agent
         with self._lock:
             for group in self._groups(at):
                 graph, states = group.graph, group.states
-                if graph is None or name not in graph.names or name not in states.names:
+                if states.group != of_group or graph is None or name not in graph.names or name not in states.names:
                     continue
                 me = graph.names.index(name)
                 status = dict(zip(states.names, states.status.tolist(), strict=True))

@@ -68,6 +68,34 @@ def test_a_foreign_host_is_one_line():
         free_port("192.0.2.1", 8080)
 
 
+def test_the_focus_names_groups_where_there_are_several_and_keeps_its_agent():
+    state = SceneState()
+    view = BrowserView(state, port=free_port("127.0.0.1", 20000))
+
+    def hear(group, moment):
+        zero = np.zeros(2)
+        positions = np.array([[0, 0, 0], [1, 0, 0.0]])
+        status = np.ones(2, dtype=np.int8)
+        state.add_states(States(moment, group, ["a", "b"], status, [""] * 2, positions, zero, zero), moment)
+        view._fill_panel(moment, None)
+        view._draw(state.scene(view._view), at_once=True)
+
+    try:
+        hear("one", 1.0)
+        assert view._focus.options == ("all agents", "a", "b")
+        view._focus_on_click(1)
+        assert (view._focus.value, view._view.focus) == ("b", ("one", "b"))
+        hear("two", 2.0)
+        assert view._focus.options == ("all agents", "one/a", "one/b", "two/a", "two/b")
+        assert (view._focus.value, view._view.focus) == ("one/b", ("one", "b"))
+        view._focus_on_click(3)
+        assert view._view.focus == ("two", "b")
+        hear("one", 20.0)
+        assert (view._focus.value, view._view.focus) == ("all agents", None)
+    finally:
+        view.stop()
+
+
 def test_frames_update_the_handles_in_place():
     state = SceneState()
     view = BrowserView(state, port=free_port("127.0.0.1", 20000))

@@ -198,8 +198,8 @@ def test_edges_run_from_the_sender_to_the_receiver_and_obey_threshold_and_focus(
     assert len(state.scene(View(threshold=0.2)).edges.starts) == 3
     assert len(state.scene(View(threshold=0.6)).edges.starts) == 1, "over the threshold, not at it"
     assert len(state.scene(View(threshold=0.0)).edges.starts) == 3, "edges of probability 0 are no edges"
-    np.testing.assert_allclose(state.scene(View(focus="c")).edges.starts, [[1, 0, 0]])
-    assert len(state.scene(View(focus="gone")).edges.starts) == 2
+    np.testing.assert_allclose(state.scene(View(focus=("team", "c"))).edges.starts, [[1, 0, 0]])
+    assert len(state.scene(View(focus=("team", "gone"))).edges.starts) == 2
     assert len(state.scene(View(edges=False)).edges.starts) == 0
 
 
@@ -284,7 +284,7 @@ def test_a_body_has_bones_and_marks_its_hidden_limb_and_the_ends_only():
     on_tibia = scene.edges.ends[:, 0] == names.index("rtibia")
     assert on_tibia.sum() == 3
     assert {float(names.index("head")), float(names.index("root"))} < set(scene.edges.starts[on_tibia, 0])
-    assert len(state.scene(View(focus="ltibia")).edges.starts) == 60
+    assert len(state.scene(View(focus=("body", "ltibia"))).edges.starts) == 60
     assert [label.text.split(" ")[0] for label in scene.labels.values()] == ["lfingers", "rtibia"], "one of each limb"
 
 
@@ -316,7 +316,7 @@ def test_a_group_that_falls_silent_while_another_speaks_is_gone():
         assert drawn == (4 if k <= 3 + 5 else 1), f"{k} s"
         assert state.summary(now=100.0 + k).agents == drawn
         if k == 15:
-            assert state.names() == ["x"]
+            assert state.agents() == [("here", "x")]
             assert [len(state.scene(View(), at=at).labels) for at in (2.0, 8.0, 9.0)] == [4, 4, 1]
     assert list(state._tracks) == ["here"], "it is forgotten as what is older than the memory"
     assert not state._truth
@@ -349,11 +349,23 @@ def test_a_group_of_a_recording_is_shown_until_shortly_after_its_last_states():
     assert [len(state.scene(View(), at=float(at)).names) for at in (0, 10, 15, 16)] == [6, 6, 6, 3]
 
 
+def test_agents_of_one_name_in_two_groups_are_told_apart():
+    state = SceneState()
+    for group, x in (("one", 0.0), ("two", 10.0)):
+        moved = [[x + i, 0, 0] for i in range(3)]
+        state.add_states(states(group=group, status=SEEN, positions=moved), arrival=0.0)
+        state.add_graph(graph([[0, 0.9, 0], [0, 0, 0.8 if group == "two" else 0.6], [0, 0, 0]], group=group))
+    assert state.agents() == state.scene(View()).names == [(g, name) for g in ("one", "two") for name in NAMES]
+    np.testing.assert_allclose(state.scene(View()).edges.starts[:, 0], [0, 1, 10, 11])
+    np.testing.assert_allclose(state.scene(View(focus=("two", "c"))).edges.starts[:, 0], [11])
+    assert state.edges(("two", "c"))[0] == EdgeRow("b", Status.VISIBLE, 0.0, 0.8)
+
+
 def test_names_that_change_start_the_group_anew():
     state = SceneState()
     state.add_states(states(), arrival=0.0)
     state.add_states(states(stamp=2.0, names=["a", "b"], status=[1, 1]), arrival=0.1)
-    assert state.names() == ["a", "b"]
+    assert state.agents() == [("team", "a"), ("team", "b")]
     assert len(state.scene(View()).agents.positions) == 2
 
 
@@ -373,7 +385,7 @@ def test_any_time_that_is_remembered_can_be_shown():
     np.testing.assert_allclose(scene.ghosts.positions, [[1.8, 2.25, 0]])
     assert len(scene.edges.starts) == 6, "of 0.6, the graph of then"
     assert scene.trails.points[..., 0].max() == 1.8, "nothing of what came later"
-    assert scene.names == NAMES
+    assert scene.names == [("team", name) for name in NAMES]
     summary = state.summary(now=99.0, at=1.9)
     assert [row.name for row in summary.rows] == ["c"]
     assert summary.rows[0].error == pytest.approx(25.0)
@@ -417,7 +429,8 @@ def test_states_at_the_end_of_a_recording_wait_for_no_truth():
 def test_edges_of_one_agent_the_strongest_first():
     state = SceneState()
     state.add_states(states())
-    assert state.edges("a") == []
+    assert state.edges(("team", "a")) == []
     state.add_graph(graph([[0, 0.1, 0.9], [0.3, 0, 0], [0.2, 0, 0]]))
-    assert state.edges("a") == [EdgeRow("c", Status.HIDDEN, 0.9, 0.2), EdgeRow("b", Status.VISIBLE, 0.1, 0.3)]
-    assert state.edges("gone") == []
+    assert state.edges(("team", "a")) == [EdgeRow("c", Status.HIDDEN, 0.9, 0.2), EdgeRow("b", Status.VISIBLE, 0.1, 0.3)]
+    assert state.edges(("team", "gone")) == []
+    assert state.edges(("another", "a")) == []

@@ -127,7 +127,7 @@ def test_a_malformed_message_leaves_the_viewer_listening(ros_domain):
     executor.add_node(viewer)
     deadline = time.monotonic() + 30.0
     try:
-        while not state.names():
+        while not state.agents():
             assert time.monotonic() < deadline, "nothing arrived"
             publisher.publish(stamped(ReconstructedStates(agents=[AgentState(name="bad", status=9)])))
             executor.spin_once(timeout_sec=0.1)
@@ -138,4 +138,4 @@ def test_a_malformed_message_leaves_the_viewer_listening(ros_domain):
         viewer.destroy_node()
         sender.destroy_node()
         context.try_shutdown()
-    assert state.names() == ["good"]
+    assert state.agents() == [("team", "good")]
