@@ -81,17 +81,19 @@ def train_bundle(
     counts = (1, 2) if kind == "any" else (2,)
     claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind])
     modules = train_modules(kind, work, samples=samples, scale=scale, seed=seed, hidden_counts=counts)
-    return finish_bundle(kind, out, work, modules, seed=seed, losses=max(10, round(100 * scale)))
+    command = f"siha train springs_team --set {kind} --seed {seed}"
+    return finish_bundle(kind, out, work, modules, command, seed=seed, losses=max(10, round(100 * scale)))
 
 
-def finish_bundle(kind: str, out: Path, work: Path, modules: TeamModules, *, seed: int, losses: int) -> Path:
+def finish_bundle(
+    kind: str, out: Path, work: Path, modules: TeamModules, command: str, *, seed: int, losses: int
+) -> Path:
     """Write the bundle of trained networks: deviations and figures from validation data, what each stage cost from its
-    log."""
+    log. command: what made them."""
     validation = springs_windows(kind, "validation", 1000, future=HORIZON, seed=seed)
     noise = measure_noise(modules, validation)
     errors = window_errors(modules, validation, noise)
     plot_curves(work)
-    command = f"siha train springs_team --set {kind} --seed {seed}"
     training = training_record(work, command, f"simulated springs, set {kind}", seed, [])
     metrics = {"validation": validation_metrics(work)}
     save_springs_bundle(out, kind, modules, noise, errors, metrics, training)

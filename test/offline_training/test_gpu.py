@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -41,6 +43,61 @@ class Off(nn.Module):
 def test_a_difference_is_a_share_of_the_largest_number(share, ok):
     check = gpu.compared("off", Off(share), "cpu", lambda network, x: network(x), torch.tensor([1.0, 0.5]))
     assert check["ok"] == ok and check["difference"] == pytest.approx(share, abs=1e-7)
+
+
+class Clock:
+    """Seconds that pass when the parts of a run say so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """A run whose checks take 100 s and whose trainings take their time and 10 s: (hidden, seconds) of each."""
+    clock, trained = Clock(), []
+
+    def checks(device):
+        clock.now += 100
+        exact = (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+        return [{"name": "module", "difference": 0.0, "ok": exact == ("highest", False)}]
+
+    def headline(device, seconds, out, hidden, budget):
+        trained.append((hidden, seconds))
+        clock.now += seconds + 10
+        return {}
+
+    precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = True
+    monkeypatch.setattr(gpu, "time", clock)
+    for name, part in {"module_checks": checks, "captured_checks": lambda device: [], "headline": headline}.items():
+        monkeypatch.setattr(gpu, name, part)
+    for name, empty in {"BUNDLES": (), "ON_CPU": ()}.items():
+        monkeypatch.setattr(gpu, name, empty)
+    monkeypatch.setattr(gpu, "table", lambda report: "")
+    yield trained
+    torch.set_float32_matmul_precision(precision)
+    torch.backends.cudnn.allow_tf32 = tf32
+
+
+def test_the_time_that_is_left_goes_to_three_trainings(parts, tmp_path, capsys):
+    """Of 480 s a fifth is kept and 100 are gone: half of the rest for two hidden, then half, then what is left. What
+    the figures take is told as an overrun where it is one."""
+    assert gpu.run("cpu", 480.0, tmp_path)
+    assert parts == [(2, 142.0), (1, 66.0), (3, 56.0)]
+    assert capsys.readouterr().out.splitlines()[-1] == "394 s"
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {"springs_1", "springs_2", "springs_3"} < set(report) and report["seconds"] == 394
+
+
+def test_too_short_a_time_is_for_the_first_training_and_the_rest_is_said(parts, tmp_path, capsys):
+    assert gpu.run("cpu", 120.0, tmp_path)
+    assert parts == [(2, gpu.LEAST)]
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-2:] == ["Springs with 1, 3 hidden: no time is left", "140 s, 20 s more than the budget"]
 
 
 def test_no_gpu_is_said(capsys, monkeypatch):
