@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +94,7 @@ class Truth:
     positions: Floats
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """What the curves need to know of one States.
 
     Attributes:
@@ -205,6 +204,42 @@ class Series(Generic[Entry]):
         """The one or two entries next to `at` (s), one on each side of it where there is one."""
         place = bisect_left(self._stamps, at)
         return self._entries[max(place - 1, 0) : place + 1]
+
+
+class Scores:
+    """Scores of the last `keep` seconds as rows of one array that grows, so that hours of them are at hand."""
+
+    def __init__(self, keep: float = math.inf) -> None:
+        self._keep = keep
+        self._data = np.empty((256, len(Score._fields)))
+        self._first = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @property
+    def rows(self) -> Floats:
+        """f8[N, 6] one row a Score, in order of time; valid until the next one comes."""
+        return self._data[self._first : self._end]
+
+    def add(self, score: Score) -> None:
+        """Take a score that is not older than the newest; one of the same stamp replaces it."""
+        if not len(self) or score.stamp > self.rows[-1, 0]:
+            if self._end == len(self._data):
+                self._make_room()
+            self._end += 1
+        self._data[self._end - 1] = score
+        self._first += int(np.searchsorted(self.rows[:, 0], score.stamp - self._keep))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._first = self._end = 0
+
+    def _make_room(self) -> None:
+        """Move what is kept to the front of an array with room for as much again."""
+        kept = self.rows
+        self._data = np.concatenate([kept, np.empty((max(256, len(kept)), kept.shape[1]))])
+        self._first, self._end = 0, len(kept)
 
 
 def truth_at(frames: Sequence[Truth], stamp: float, names: list[str], tolerance: float = 1e-6) -> Floats | None:

@@ -26,6 +26,7 @@ from siha_ros.viewer.memory import (
     Group,
     Paths,
     Score,
+    Scores,
     Series,
     States,
     Truth,
@@ -190,7 +191,8 @@ class SceneState:
     def losses(self) -> list[float]:
         """Stamps at which an agent of any group was lost, in order."""
         with self._lock:
-            return sorted(score.stamp for track in self._heard() for score in track.scores.entries if score.lost)
+            rows = [track.scores.rows for track in self._heard()]
+            return sorted(stamp for some in rows for stamp in some[some[:, 5] > 0, 0].tolist())
 
     def step(self, at: float, count: int) -> float:
         """The stamp that is `count` states after (before, where negative) the ones of a time, at most the last."""
@@ -267,9 +269,8 @@ class SceneState:
             track = next(iter(self._speaking()), None)
             if track is None or not len(track.scores):
                 return None
-            rows = [(s.stamp, s.error, s.position_95, s.latency, s.hidden) for s in track.scores.entries]
+            time, error, position_95, latency, hidden, _ = track.scores.rows.T.copy()
             known = _of_group(self._truth, track.states.entries[-1].group) is not None
-        time, error, position_95, latency, hidden = np.array(rows).T
         return History(time, error if known else None, position_95, latency, hidden.astype(np.int64))
 
     def _heard(self) -> list[_Track]:
@@ -374,7 +375,7 @@ class _Track:
         self.graphs: Series[Graph] = Series(keep)
         self.forecasts: Series[Paths] = Series(keep)
         self.windows: Series[Paths] = Series(keep)
-        self.scores: Series[Score] = Series(keep)
+        self.scores = Scores(keep)
         self.last_arrival: float | None = None  # steady clock (s)
         self.unscored: deque[States] = deque()
         self._figures: dict[tuple[str, ...], Figure] = {}
@@ -404,7 +405,7 @@ class _Track:
     def score(self, states: States, errors: Floats | None) -> None:
         """Note what the curves need of states with the distances f8[A] to the truth (m), None where unknown."""
         hidden = {name for name, lost in zip(states.names, states.hidden, strict=True) if lost}
-        before = self.scores.latest()
+        before = Score(*self.scores.rows[-1]) if len(self.scores) else None
         again = before is not None and before.stamp == states.stamp and before.lost  # a stream that stands still
         self.scores.add(
             Score(
@@ -413,7 +414,7 @@ class _Track:
                 position_95=100 * _rms(states.position_95[states.hidden]),
                 latency=1000 * states.latency,
                 hidden=len(hidden),
-                lost=bool(hidden - self._hidden) or again,
+                lost=bool(hidden - self._hidden or again),
             )
         )
         self._hidden = hidden

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from siha_ros.viewer.memory import Series
+from siha_ros.viewer.memory import Score, Scores, Series
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,28 @@ def test_only_the_last_seconds_are_kept(series):
 def test_a_clock_that_jumps_back_starts_it_anew(series):
     assert series.add(Note(1.5))
     assert stamps(series.entries) == [1.5]
+
+
+def score(stamp, latency=0.0):
+    return Score(float(stamp), error=0.0, position_95=0.0, latency=latency, hidden=0, lost=False)
+
+
+def test_scores_are_rows_in_order_of_time_however_many():
+    scores = Scores()
+    for k in range(1000):
+        scores.add(score(k, latency=1.0))
+        scores.add(score(k, latency=2.0 * k))  # what comes again replaces
+    np.testing.assert_array_equal(scores.rows[:, 0], np.arange(1000))
+    np.testing.assert_array_equal(scores.rows[:, 3], 2 * np.arange(1000))
+    scores.clear()
+    assert len(scores) == 0
+    scores.add(score(3))
+    assert scores.rows.tolist() == [[3, 0, 0, 0, 0, 0]]
+
+
+def test_scores_of_the_last_seconds_take_bounded_room():
+    scores = Scores(keep=100.0)
+    for k in range(5000):
+        scores.add(score(k))
+    np.testing.assert_array_equal(scores.rows[:, 0], np.arange(4899, 5000))
+    assert len(scores._data) <= 512
