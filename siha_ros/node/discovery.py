@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from siha_ros.node.inputs import INPUTS, Input, make_input
-from siha_ros.node.inputs.twists import NearestPairs, Pairs
+from siha_ros.node.inputs.twists import NearestPairs, NewestPairs, Pairs
 from siha_ros.node.parameters import ParameterError, Parameters
 
 AGENT, GROUP = "{agent}", "{group}"
@@ -26,7 +26,7 @@ def parameters_input(
         bundle=bundle,
         mapped=tuple(parameters.names),
         twists=parameters.input_twists,
-        pairs=pairs,
+        pairs=NewestPairs if parameters.stamp_source == "arrival" else pairs,
     )
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from driver_messages import header, new, point, pose, transform, twist
 
+from siha_ros.node.discovery import parameters_input
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.inputs.rotations import product, rotated
+from siha_ros.node.parameters import Parameters
 from siha_ros.window.visibility import Cause, unseen_causes
 
 HALF = math.sqrt(0.5)
@@ -211,6 +213,23 @@ def test_twist_in_the_bodys_own_frame_is_turned():
     source = make_input("geometry_msgs/msg/PoseStamped", twists="{agent}/twist")
     source.companions[0].read(twist_at(10.0, 2.0, frame="r1"), "r1")
     assert read(source, pose_at(10.0, QUARTER), "r1").velocities[0] == pytest.approx([0.0, 2.0, 0.0])
+
+
+def test_stamps_on_arrival_give_a_twist_to_the_next_pose_and_no_pose_twice():
+    p = Parameters(input_twists="{agent}/twist", stamp_source="arrival")
+    source = parameters_input("geometry_msgs/msg/PoseStamped", p, [])
+    twists = source.companions[0].read
+    for x in (1.0, 2.0):  # all stamps are zero
+        assert read(source, pose_at(0.0), "r1").velocities is None
+        assert twists(twist_at(0.0, 9.0), "r1") == [] and twists(twist_at(0.0, x), "r1") == []
+        assert read(source, pose_at(0.0), "r1").velocities.tolist() == [[x, 0.0, 0.0]]
+
+
+def test_of_twists_with_one_stamp_the_newest_counts():
+    source = make_input("geometry_msgs/msg/PoseStamped", twists="{agent}/twist")
+    for x in (1.0, 2.0):
+        source.companions[0].read(twist_at(10.0, x), "r1")
+    assert read(source, pose_at(10.0), "r1").velocities.tolist() == [[2.0, 0.0, 0.0]]
 
 
 # Xsens

@@ -48,6 +48,23 @@ class NearestPairs:
         return _nearest(self._poses, twist)
 
 
+class NewestPairs:
+    """Gives a twist to the next pose, where time is that of arrival: a pose that came again would be newer."""
+
+    def __init__(self) -> None:
+        self._twist: Any | None = None
+
+    def add_pose(self, pose: Any) -> Any | None:
+        """See Pairs."""
+        twist, self._twist = self._twist, None
+        return twist
+
+    def add_twist(self, twist: Any) -> Any | None:
+        """See Pairs."""
+        self._twist = twist
+        return None
+
+
 class TwistMemory:
     """Joins the poses and twists of all agents.
 
@@ -93,7 +110,7 @@ def joined(pose: Any, twist: Any | None, agent: str) -> Sample:
 
 
 def _nearest(messages: deque[Any], other: Any) -> Any | None:
-    """Of the messages, the one nearest in time to another, if it is near enough."""
+    """Of the messages, the one nearest in time to another, if it is near enough; of several the newest."""
     stamp = seconds(other.header.stamp)
-    near = min(messages, key=lambda message: abs(seconds(message.header.stamp) - stamp), default=None)
+    near = min(reversed(messages), key=lambda message: abs(seconds(message.header.stamp) - stamp), default=None)
     return near if near is not None and abs(seconds(near.header.stamp) - stamp) < SLOP else None
