@@ -165,6 +165,23 @@ def test_message_filters_pair_as_the_package_itself_does():
             assert getattr(own, add)(message) is getattr(filtered, add)(message)
 
 
+@pytest.mark.parametrize("twist_rate", [50.0, 100.0])
+@pytest.mark.parametrize("kind", [NearestPairs, FilterPairs])
+def test_poses_and_twists_are_paired_after_time_has_gone_back(kind, twist_rate):
+    if kind is FilterPairs:
+        pytest.importorskip("message_filters", reason="needs message_filters")
+    pairs = kind()
+    for begin in (100.0, 10.0):
+        paired = 0
+        for tick in range(50):
+            for late in range(round(twist_rate / 50)):
+                twist = TwistStamped()
+                twist.header.stamp = to_time(begin + tick / 50 + late / twist_rate)
+                pairs.add_twist(twist)
+                paired += late == 0 and pairs.add_pose(pose_stamped(stamp=begin + tick / 50)) is not None
+        assert paired >= 49
+
+
 # Discovery
 
 
