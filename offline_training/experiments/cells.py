@@ -15,9 +15,9 @@ from offline_training.experiments.lab import Setting
 # Of the schedules at scale 1: most for the settings in which most is to be won. All together then take about ten hours
 # of two cores.
 SHARES = {
-    "springs": {0: 0.5, 1: 1.2, 2: 1.2, 3: 1.2, 4: 0.5, 5: 0.5},
-    "charged": {0: 0.01, 1: 0.06, 2: 0.02, 3: 0.02, 4: 0.01, 5: 0.01},
-    "kuramoto": {0: 0.01, 1: 0.06, 2: 0.02, 3: 0.02, 4: 0.01, 5: 0.01},
+    "springs": {1: 1.2, 2: 1.2, 3: 1.2, 4: 0.5, 5: 0.5},
+    "charged": {1: 0.06, 2: 0.02, 3: 0.02, 4: 0.01, 5: 0.01},
+    "kuramoto": {1: 0.06, 2: 0.02, 3: 0.02, 4: 0.01, 5: 0.01},
 }
 
 
@@ -35,10 +35,13 @@ class Options:
     data: Path | None = None
     encoder: str = "paper"
 
-    def setting(self, system: str, hidden: int, *, extra: int = 0, share: float = 1.0, seed: int = 0) -> Setting:
-        """The setting of a system, the same for all experiments that ask alike. extra: unknown agents. share: of the
-        schedule. seed: beside that of the options."""
-        scale = float(f"{self.scale * share * SHARES[system][hidden]:.3g}")
+    def setting(
+        self, system: str, hidden: int, *, like: int = 0, extra: int = 0, share: float = 1.0, seed: int = 0
+    ) -> Setting:
+        """The setting of a system, the same for all experiments that ask alike. like: number of hidden agents whose
+        schedule it has (0: its own). extra: unknown agents. share: of the schedule. seed: beside that of the
+        options."""
+        scale = float(f"{self.scale * share * SHARES[system][like or hidden]:.3g}")
         encoder = SYSTEMS[system].encoder if self.encoder == "paper" else self.encoder
         return Setting(system, hidden, scale, self.samples, self.seed + seed, extra, encoder)
 

@@ -37,7 +37,8 @@ def cells(lab: Lab, options: Options) -> list[Cell]:
 
 
 def _cell(lab: Lab, options: Options, system: str) -> Cell:
-    settings = [options.setting(system, hidden) for hidden in COUNTS]
+    # one schedule for all: models that were trained longer would be chosen more often
+    settings = [options.setting(system, hidden, like=COUNTS[-1]) for hidden in COUNTS]
 
     def run() -> dict[str, Any]:
         models = [(lab.nri(one), lab.hsp_sa(one) if one.hidden else None) for one in settings]
