@@ -106,5 +106,8 @@ def _reproduce(options: argparse.Namespace) -> None:
         data=options.data,
         encoder=options.encoder,
     )
-    for name, text in work(names, lab, scaled(names, lab, wanted, options.budget)).items():
+    tables, failed = work(names, lab, scaled(names, lab, wanted, options.budget))
+    for name, text in tables.items():
         print(f"\n{name}\n\n{text}")
+    if failed:
+        raise SystemExit(f"siha: failed: {', '.join(failed)}; the same command tries them again")

@@ -5,6 +5,7 @@ experiment's table is written anew. It can be stopped at any moment, and goes on
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -116,8 +117,10 @@ def scaled(names: Sequence[str], lab: Lab, options: Options, budget: float | Non
     return replace(options, scale=float(f"{share:.2g}"))  # two digits: the same budget is the same schedule
 
 
-def work(names: Sequence[str], lab: Lab, options: Options) -> dict[str, str]:
-    """Run all cells of some experiments; returns the Markdown of each, which is in ``FOLDER/NAME/NAME.md`` too."""
+def work(names: Sequence[str], lab: Lab, options: Options) -> tuple[dict[str, str], list[str]]:
+    """Run all cells of some experiments; returns the Markdown of each, which is in ``FOLDER/NAME/NAME.md`` too, and
+    the names of the cells that failed: one says so in a line, leaves its traceback in ``FOLDER/NAME/CELL.failed``, and
+    the others go on."""
     cells = all_cells(names, lab, options)
     left = [cell for cell in cells if not lab.store.has_result(cell.experiment, cell.name, cell.options)]
     print(
@@ -127,15 +130,25 @@ def work(names: Sequence[str], lab: Lab, options: Options) -> dict[str, str]:
     )
     results: dict[str, list[dict[str, Any]]] = {}
     tables: dict[str, str] = {}
+    failed: list[str] = []
     for number, cell in enumerate(cells):
         fresh = cell in left
         if fresh:
             print(f"[{number + 1}/{len(cells)}] {cell.experiment} {cell.name}, {time.strftime('%H:%M')}", flush=True)
-        result = lab.store.result(cell.experiment, cell.name, cell.options, cell.run)
-        results.setdefault(cell.experiment, []).append(result)
+        folder = lab.store.folder / cell.experiment
+        note = folder / f"{cell.name}.failed"
+        try:
+            result = lab.store.result(cell.experiment, cell.name, cell.options, cell.run)
+            results.setdefault(cell.experiment, []).append(result)
+            note.unlink(missing_ok=True)
+        except Exception as error:
+            failed.append(f"{cell.experiment} {cell.name}")
+            folder.mkdir(parents=True, exist_ok=True)
+            note.write_text(traceback.format_exc())
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            print(f"{failed[-1]}: failed: {reason} ({note})", flush=True)
         last = all(other.experiment != cell.experiment for other in cells[number + 1 :])
-        if fresh or last:
-            folder = lab.store.folder / cell.experiment
+        if cell.experiment in results and (fresh or last):
             tables[cell.experiment] = EXPERIMENTS[cell.experiment].write(results[cell.experiment], folder)
             (folder / f"{cell.experiment}.md").write_text(tables[cell.experiment])
-    return tables
+    return tables, failed

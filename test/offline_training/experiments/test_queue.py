@@ -7,6 +7,7 @@ import pytest
 from offline_training.experiments import queue
 from offline_training.experiments.cells import SHARES, Cell, Options
 from offline_training.experiments.lab import Lab
+from siha_ros.cli import main
 from siha_ros.cli_reproduce import EXPERIMENTS as NAMES
 
 
@@ -42,21 +43,31 @@ def test_a_budget_is_a_schedule_and_shared_models_count_once(tmp_path):
     assert queue.scaled(["table1"], lab, options, None).scale == 1.0
 
 
+def test_models_that_compete_are_trained_alike(tmp_path):
+    lab, options = Lab(tmp_path), Options()
+    for cell in queue.all_cells(["count"], lab, options):
+        scales = {one["setting"]["scale"] for one in cell.options["settings"]}
+        steps = {tuple(one["plan"]["steps"].values()) for one in cell.options["settings"]}
+        assert scales == {SHARES[cell.name][5]} and len(steps) == 1 and len(cell.options["settings"]) == 6
+
+
 class Plant:
     """An experiment of two cells, whose growth is counted."""
 
-    def __init__(self):
-        self.grown = []
+    def __init__(self, name="plant"):
+        self.name, self.grown, self.ill = name, [], None
 
     def cells(self, lab, options):
         def cell(name):
             def grow():
                 if options.seed == 13:
                     raise KeyboardInterrupt
+                if name == self.ill:
+                    raise RuntimeError("no\nwater")
                 self.grown.append(name)
                 return {"height": len(name)}
 
-            return Cell("plant", name, {"seed": 0}, {name: 1.0}, grow)
+            return Cell(self.name, name, {"seed": 0}, {name: 1.0}, grow)
 
         return [cell("oak"), cell("fern")]
 
@@ -70,10 +81,33 @@ def test_the_queue_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
     with pytest.raises(KeyboardInterrupt):
         queue.work(["plant"], Lab(tmp_path), Options(seed=13))
     first = queue.work(["plant"], Lab(tmp_path), Options())
-    assert plant.grown == ["oak", "fern"] and first == {"plant": "oak 3, fern 4"}
+    assert plant.grown == ["oak", "fern"] and first == ({"plant": "oak 3, fern 4"}, [])
     assert (tmp_path / "plant" / "plant.md").read_text() == "oak 3, fern 4"
     next((tmp_path / "plant").glob("oak-*.json")).unlink()
     capsys.readouterr()
     assert queue.work(["plant"], Lab(tmp_path), Options()) == first
     assert plant.grown == ["oak", "fern", "oak"]  # the fern stands
     assert "2 cells, 1 of them done; the others take about 2 min" in capsys.readouterr().out
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    plant = Plant()
+    plant.ill = "oak"
+    monkeypatch.setitem(queue.EXPERIMENTS, "plant", plant)
+    assert queue.work(["plant"], Lab(tmp_path), Options()) == ({"plant": "fern 4"}, ["plant oak"])
+    note = tmp_path / "plant" / "oak.failed"
+    assert f"plant oak: failed: RuntimeError: no water ({note})\n" in capsys.readouterr().out
+    assert note.read_text().startswith("Traceback")
+    plant.ill = None
+    assert queue.work(["plant"], Lab(tmp_path), Options()) == ({"plant": "oak 3, fern 4"}, [])
+    assert plant.grown == ["fern", "oak"] and not note.exists()
+
+
+def test_the_command_ends_with_an_error_where_a_cell_failed(tmp_path, monkeypatch, capsys):
+    plant = Plant("seeds")
+    plant.ill = "fern"
+    monkeypatch.setitem(queue.EXPERIMENTS, "seeds", plant)
+    with pytest.raises(SystemExit) as end:  # with a text: 1 to the shell
+        main(["reproduce", "seeds", "--work", str(tmp_path)])
+    assert end.value.code == "siha: failed: seeds fern; the same command tries them again"
+    assert "oak 3" in capsys.readouterr().out
