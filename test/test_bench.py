@@ -64,6 +64,22 @@ def test_rows_hold_what_was_measured(tmp_path, monkeypatch):
     assert shown[1][-3:] == ["50", "2.00", "2000"] and shown[2][-3:] == ["-", "-", "-"]
 
 
+def test_the_peak_is_that_of_the_steps(monkeypatch):
+    """The matrix rate is measured first; what the process held then is told apart."""
+    monkeypatch.setitem(CASES, "nri_7", SMALL["nri_7"])
+    asked = []
+    rates, step = bench_train.matrix_rates, bench_train.Step
+    monkeypatch.setattr(bench_train, "matrix_rates", lambda *given: (asked.append("rates"), rates(*given))[1])
+    monkeypatch.setattr(bench_train, "Step", lambda *given: (asked.append("step"), step(*given))[1])
+    monkeypatch.setattr(
+        bench_train, "memory_mb", lambda device: (asked.append("memory"), 100.0 * asked.count("memory") ** 2)[1]
+    )
+    row = bench_train.measure("nri_7", "float32", 0.0, "cpu")
+    assert asked == ["rates", "memory", "step", "memory"]
+    head, shown = bench_train.table_rows({"rows": [row]})
+    assert [shown[head.index(title)] for title in ("peak MB", "above start")] == ["400", "300"]
+
+
 def test_bench_train_runs_each_case_in_a_process(tmp_path, capsys):
     files = ["--json", str(tmp_path / "train.json"), "--markdown", str(tmp_path / "train.md")]
     chosen = ["--cases", "hsp_sa_7", "--precision", "bf16", "--seconds", "0.01", "--threads", "1"]
