@@ -12,6 +12,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from offline_training.stages.loop import write_atomically
+
 
 def claim(work: Path, **options: object) -> None:
     """Note in ``work/options.json`` what is trained there. Raises ValueError, in one line, where a training with other
@@ -25,7 +27,7 @@ def claim(work: Path, **options: object) -> None:
             raise ValueError(f"{work} holds a training with {', '.join(other)}: choose another --work, or remove it")
         return
     work.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps(mine) + "\n")
+    write_atomically(note, lambda path: path.write_text(json.dumps(mine) + "\n"))
 
 
 def plot_curves(work: Path) -> None:

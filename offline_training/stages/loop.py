@@ -118,7 +118,8 @@ def train(
     model): called before each step (cache refreshes). kept: what each_step fills and a checkpoint must hold for a
     resumed run to end as if it had not been killed.
     Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists
-    (what the log has beyond it is done, and logged, again). Of several processes the first one writes, and validates.
+    (what the log has beyond it is done, and logged, again, and half a line is dropped). Of several processes the first
+    one writes, and validates.
     """
     first = processes.number() == 0
     checkpoint, log = folder / f"{name}.pt", folder / f"{name}.jsonl"
@@ -138,7 +139,8 @@ def train(
         if first:
             say(f"{name}: goes on at step {state['step']} of {schedule.steps}")
     if first and log.exists():
-        done = [row for row in log.read_text().splitlines(keepends=True) if json.loads(row)["step"] <= state["step"]]
+        rows = [row for row in log.read_text().splitlines(keepends=True) if row.endswith("\n")]
+        done = [row for row in rows if json.loads(row)["step"] <= state["step"]]
         write_atomically(log, lambda path: path.write_text("".join(done)))
 
     def save() -> None:

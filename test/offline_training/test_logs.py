@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from offline_training.stages.logs import claim
@@ -15,3 +17,19 @@ def test_a_work_folder_belongs_to_one_training(tmp_path):
         claim(work, set="any", seed=1, data=tmp_path)
     assert "\n" not in str(fault.value)
     claim(tmp_path / "other", set="any", seed=1, data=tmp_path)
+
+
+def test_a_kill_while_the_options_are_noted_leaves_a_folder_that_can_be_claimed(tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def killed(path, text):
+        write(path, text[:5])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            claim(tmp_path, seed=0)
+    claim(tmp_path, seed=0)
+    with pytest.raises(ValueError, match="seed 0"):
+        claim(tmp_path, seed=1)

@@ -105,10 +105,12 @@ def test_a_run_killed_twice_ends_as_one_that_never_was(run, optimiser, tmp_path)
     for seed, kill_at, seconds in ((1, 7, KEEP_EVERY_STEP), (2, 6, KEEP_NONE)):  # draws are counted from the last start
         with pytest.raises(Killed):
             run(tmp_path / "killed", seed, replace(schedule, checkpoint_seconds=seconds), Source(kill_at))
-    rest = Source()
+    rest, log = Source(), next((tmp_path / "killed").glob("*.jsonl"))
+    with log.open("a") as file:
+        file.write('{"stage": "cut off by the ki')
     resumed, resumed_metrics = run(tmp_path / "killed", 3, schedule, rest)
     assert len(rest.indices) == STEPS - 7
-    rows = [json.loads(line)["step"] for line in next((tmp_path / "killed").glob("*.jsonl")).read_text().splitlines()]
+    rows = [json.loads(line)["step"] for line in log.read_text().splitlines()]
     assert rows == [5, 10, 15, 16]  # the step validated twice is logged once
     assert same_weights(resumed, whole) and resumed_metrics == metrics
     assert not same_weights(run(tmp_path / "other", 2, schedule, Source())[0], whole)
