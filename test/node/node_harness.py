@@ -82,7 +82,7 @@ class Peer:
     def run(self, action: Callable[[], Any]) -> Any:
         """The result of an action in the spinning thread: what a thread waits on must not be destroyed by another."""
         task = self._executor.create_task(action)
-        wait_until(task.done, 5.0, "the peer's executor")
+        wait_until(task.done, 30.0, "the peer's executor")
         return task.result()
 
     def listen(self, topic: str, kind: type) -> list[tuple[float, Any]]:
@@ -220,7 +220,7 @@ class NodeProcess:
         memory = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return Usage(memory / 2**20, len(list((process / "task").iterdir())), len(list((process / "fd").iterdir())))
 
-    def stop(self, number: int = signal.SIGINT, timeout: float = 5.0) -> tuple[int, float]:
+    def stop(self, number: int = signal.SIGINT, timeout: float = 10.0) -> tuple[int, float]:
         """Exit code and seconds taken after a signal."""
         begin = time.monotonic()
         self._process.send_signal(number)
@@ -346,8 +346,8 @@ class SimClock(Player):
 
 def all_seen(node: NodeProcess, names: list[str]) -> None:
     """Wait until every agent is seen, and no other is there."""
-    wait_until(lambda: set(node.latest()) == set(names), 20.0, f"{names} in ~/states; log:\n{node.log}")
-    wait_until(lambda: all(state.status in SEEN for state in node.latest().values()), 20.0, "all seen")
+    wait_until(lambda: set(node.latest()) == set(names), 60.0, f"{names} in ~/states; log:\n{node.log}")
+    wait_until(lambda: all(state.status in SEEN for state in node.latest().values()), 60.0, "all seen")
 
 
 def finite(message: Any) -> bool:

@@ -34,38 +34,40 @@ def team_node(peer, tmp_path_factory):
 @pytest.fixture
 def node(team_node):
     """The shared node with an empty window, and nothing said yet."""
+    groups = int(wait_until(lambda: team_node.diagnostic("node"), 30.0, "diagnostics")["groups"])
     assert team_node.reset().success
-    wait_until(lambda: team_node.lines("asked for by ~/reset"), 2.0, "reset is said")
+    wait_until(lambda: not groups or team_node.lines("asked for by ~/reset"), 30.0, "reset is said")
     team_node.forget()
     return team_node
+
+
+def moment(message) -> float:
+    """The stream time of a message (s)."""
+    return seconds(message.header.stamp)
 
 
 def test_row_1_a_silent_agent_is_hidden_and_does_not_stop_the_others(node, play):
     robots = play(Team, ["a0", "a1", "a2", "a3"])
     all_seen(node, robots.names)
-    node.forget()
-    time.sleep(1.0)
-    before = len(node.states)
-    assert before >= 10  # of 20, on a machine that may be busy
     robots.silent, last = {"a3"}, robots.now
-    wait_until(lambda: node.status("a3") == HIDDEN, 2.0, "a3 hidden")
-    first = next(m for _, m in node.states if m.agents[[s.name for s in m.agents].index("a3")].status == HIDDEN)
-    assert seconds(first.header.stamp) <= last + 0.3 + 0.1  # silence_timeout and two ticks
-    begin = time.monotonic()
-    time.sleep(1.0)
-    heard = [m for at, m in node.states if begin < at <= begin + 1.0]
-    assert len(heard) > 0.75 * before, f"{before} states in the second before the loss, {len(heard)} in one after it"
+    wait_until(lambda: node.status("a3") == HIDDEN, 30.0, "a3 hidden")
+    begin = moment(node.states[-1][1])
+    seen = [moment(m) for _, m in node.states if any(s.name == "a3" and s.status in SEEN for s in m.agents)]
+    assert max(seen) <= last + 0.3 + 0.02  # silence_timeout, and a tick between the two lines
+    wait_until(lambda: moment(node.states[-1][1]) > begin + 1.0, 30.0, "a second of states")
+    heard = [m for _, m in node.states if moment(m) >= begin]
+    assert len(heard) > 5
     for message in heard:
         by_name = {state.name: state for state in message.agents}
         assert all(by_name[name].status in SEEN for name in ("a0", "a1", "a2")) and by_name["a3"].status == HIDDEN
-        assert by_name["a3"].time_since_seen == pytest.approx(seconds(message.header.stamp) - last, abs=0.05)
+        assert -0.03 < by_name["a3"].time_since_seen - (moment(message) - last) < 0.3  # the last ones may be lost
         assert by_name["a3"].reason
-    moment = seconds(heard[-1].header.stamp)
-    x, y, z = Team.position(1, moment)
-    seen = {state.name: state for state in heard[-1].agents}["a1"].pose.position
-    assert (seen.x, seen.y, seen.z) == pytest.approx((x, y, z), abs=2e-3)
+        if by_name["a1"].status == VISIBLE:
+            seen = by_name["a1"].pose.position  # interpolated, over max_gap at the most
+            assert (seen.x, seen.y, seen.z) == pytest.approx(Team.position(1, moment(message)), abs=0.3**2 / 8)
+    assert any(state.name == "a1" and state.status == VISIBLE for message in heard for state in message.agents)
     robots.silent = set()
-    wait_until(lambda: node.status("a3") in SEEN, 2.0, "a3 back")
+    wait_until(lambda: node.status("a3") in SEEN, 30.0, "a3 back")
 
 
 def test_row_3_stamps_far_back_reset_and_a_millisecond_back_does_not(node, play):
@@ -84,13 +86,13 @@ def test_row_3_stamps_far_back_reset_and_a_millisecond_back_does_not(node, play)
     assert not node.lines("window reset") and all(state.status in SEEN for state in node.latest().values())
     robots.edit = lambda name, message: message
     node.forget()
-    robots.shift, since = -10.0, time.monotonic()
-    wait_until(lambda: node.lines("window reset"), 1.0, "the reset is said")
+    robots.shift, since = -10.0, robots.now - 10.0
+    wait_until(lambda: node.lines("window reset"), 30.0, "the reset is said")
     back = wait_until(
-        lambda: [at for at, m in node.states if seconds(m.header.stamp) < robots.now - 5.0], 3.0, "output resumes"
+        lambda: [moment(m) for _, m in node.states if moment(m) < robots.now - 5.0], 30.0, "output resumes"
     )
-    assert back[0] - since < 1.0 + 0.1 + 0.5  # one window of 1 s, the grid's delay, ticks
-    time.sleep(0.5)
+    assert back[0] >= since + 0.9 - 0.02  # from a whole window, 0.9 s between its first grid time and its last
+    wait_until(lambda: moment(node.states[-1][1]) > back[0] + 0.5, 30.0, "output goes on")
     assert len(node.lines("window reset")) == 1 and "time went back by" in node.lines("window reset")[0]
 
 
@@ -102,7 +104,7 @@ def test_row_5_zero_stamps_are_counted_dropped_and_said_once(node, play):
         return message
 
     robots.edit = zero
-    wait_until(lambda: int(node.diagnostic("node").get("dropped, stamp 0", 0)) > 100, 4.0, "drops in the diagnostics")
+    wait_until(lambda: int(node.diagnostic("node").get("dropped, stamp 0", 0)) > 100, 30.0, "drops in the diagnostics")
     assert len(node.lines("its stamp is 0")) == 1
     assert not node.states
 
@@ -130,6 +132,9 @@ def test_row_8_9_10_zeros_nan_orientation_and_a_nan_position(node, play):
             pose.position.x = math.nan
         return message
 
+    def drawn(action, ns):
+        return any((m.action, m.ns) == (action, ns) for _, array in outputs["markers"] for m in array.markers)
+
     zeros = False
     robots.edit = edit
     all_seen(node, robots.names)
@@ -140,12 +145,15 @@ def test_row_8_9_10_zeros_nan_orientation_and_a_nan_position(node, play):
     )
     bad_frame.append(True)
     node.forget()
-    time.sleep(0.6)
-    assert not bad_frame
+    wait_until(lambda: not bad_frame, 30.0, "the bad frame is sent")
+    goal = robots.now + 0.3
+    wait_until(lambda: node.states and moment(node.states[-1][1]) > goal, 30.0, "states after the bad frame")
     assert {state.status for _, m in node.states for state in m.agents if state.name == "d3"} <= set(SEEN)
     zeros = True
-    wait_until(lambda: node.status("d1") == HIDDEN, 2.0, "d1 hidden")
-    time.sleep(0.4)
+    wait_until(lambda: node.status("d1") == HIDDEN, 30.0, "d1 hidden")
+    wait_until(lambda: drawn(Marker.ADD, "spread"), 30.0, "the spread of a hidden agent is drawn")
+    goal = robots.now + 0.4
+    wait_until(lambda: moment(node.states[-1][1]) > goal, 30.0, "states with d1 hidden")
     positions = [state.pose.position for _, m in node.states for state in m.agents if state.name == "d1"]
     assert min(p.x for p in positions) > 1.9 and all(
         p.z == 1.0 for p in positions
@@ -156,29 +164,19 @@ def test_row_8_9_10_zeros_nan_orientation_and_a_nan_position(node, play):
         for marker in message.markers:
             q = marker.pose.orientation
             assert q.x**2 + q.y**2 + q.z**2 + q.w**2 == pytest.approx(1.0, abs=1e-6)
-    assert any(m.ns == "spread" and m.action == Marker.ADD for m in outputs["markers"][-1][1].markers)
     zeros = False
-    wait_until(lambda: node.status("d1") in SEEN, 2.0, "d1 back")
-    spreads = [m.action for _, message in outputs["markers"] for m in message.markers if m.ns == "spread"]
-    wait_until(
-        lambda: (
-            Marker.DELETE in spreads
-            or spreads.extend(m.action for m in outputs["markers"][-1][1].markers if m.ns == "spread")
-        ),
-        1.0,
-        "the spread of an agent that is back is deleted",
-    )
+    wait_until(lambda: node.status("d1") in SEEN, 30.0, "d1 back")
+    wait_until(lambda: drawn(Marker.DELETE, "spread"), 30.0, "the spread of an agent that is back is deleted")
+    outputs["markers"].clear()
     node.reset()
-    wait_until(
-        lambda: outputs["markers"][-1][1].markers[0].action == Marker.DELETEALL, 1.0, "markers deleted by a reset"
-    )
+    wait_until(lambda: drawn(Marker.DELETEALL, ""), 30.0, "markers deleted by a reset")
 
 
 def test_stream_that_stops_is_stale_and_hides_nobody(node, play):
     robots = play(Team, ["e0", "e1", "e2"])
     all_seen(node, robots.names)
     robots.pause = True
-    wait_until(lambda: node.status("e0") == STALE, 2.5, "stale")
+    wait_until(lambda: node.status("e0") == STALE, 30.0, "stale")
     node.forget()
     time.sleep(0.5)
     assert not node.states  # said once, not repeated
@@ -192,4 +190,4 @@ def test_late_joiner_is_found(node, play):
     all_seen(node, robots.names)
     late = play(Team, ["f3"])
     late.now = robots.now
-    wait_until(lambda: node.status("f3") in SEEN, 4.0, "f3 seen")
+    wait_until(lambda: node.status("f3") in SEEN, 30.0, "f3 seen")

@@ -214,7 +214,7 @@ def test_odd_messages_over_dds_leave_the_node_as_it_was(start, play, kind, lengt
     outputs = [node.listen(name, kind) for name, kind in OUTPUTS.items()]
     stream = play(Stream, kind, Weather(length))
     wait_until(lambda: stream.sent > length * RATE, 3 * length + 20.0, f"{length} s of the stream")
-    wait_until(lambda: len(node.states) > 15, 20.0, "estimates all the while")
+    wait_until(lambda: len(node.states) > 15, 30.0, "estimates all the while")
     stream.weather = None
     node.reset()  # what an open group has taken for agents is forgotten
     all_seen(node, NAMES)

@@ -28,7 +28,7 @@ def test_a_bag_is_played_to_the_node_from_its_first_message_on(start, peer, form
         assert player.wait(90.0) == 0
     finally:
         player.kill()
-    wait_until(lambda: node.states, 5.0, f"states; log:\n{node.log}")
+    wait_until(lambda: node.states, 30.0, f"states; log:\n{node.log}")
     first, last = node.states[0][1], node.states[-1][1]
     # The window of 1 s is full once its newest grid time, 0.1 s behind the newest stamp, is 0.9 s after the begin.
     assert 0.9 - 1e-3 <= seconds(first.header.stamp) - BEGIN < 2.0

@@ -39,7 +39,7 @@ def test_two_teams_by_topic_are_two_groups(start, play):
     for team in names:
         group_seen(node, team, names[team])
     teams["red"].silent = {"red/r1"}
-    wait_until(lambda: agents(node, "red")["r1"].status == AgentState.HIDDEN, 15.0, "red/r1 hidden")
+    wait_until(lambda: agents(node, "red")["r1"].status == AgentState.HIDDEN, 30.0, "red/r1 hidden")
     assert agents(node, "blue")["r1"].status in SEEN and agents(node, "red")["r2"].status in SEEN
     topics = {name for name, _ in node.peer.node.get_topic_names_and_types()}
     assert {f"{node.namespace}/siha/recovered/{team}/r1/pose" for team in names} <= topics
@@ -72,7 +72,7 @@ def test_bodies_come_and_go(start, play):
     group_seen(node, "ann", joints)
     group_seen(node, "bob", joints)
     bodies.lost = {"bob"}
-    wait_until(lambda: agents(node, "bob")["j0"].status == AgentState.HIDDEN, 15.0, "bob's j0 hidden")
+    wait_until(lambda: agents(node, "bob")["j0"].status == AgentState.HIDDEN, 30.0, "bob's j0 hidden")
     assert agents(node, "ann")["j0"].status in SEEN
     bodies.groups = ["ann", "cat"]
     group_seen(node, "cat", joints)
@@ -109,7 +109,7 @@ def test_markers_are_found_by_their_type_and_a_missing_one_is_hidden(start, play
     group_seen(node, "team", ["r/0", "r/1", "r/2"])
     assert node.lines("input type: visualization_msgs/msg/MarkerArray")
     markers.lost = {1}
-    wait_until(lambda: node.status("r/1") == AgentState.HIDDEN, 15.0, "r/1 hidden")
+    wait_until(lambda: node.status("r/1") == AgentState.HIDDEN, 30.0, "r/1 hidden")
     assert "missing from the message" in node.latest()["r/1"].reason
 
 
@@ -131,7 +131,7 @@ def test_twists_beside_poses_are_the_velocities(start, play, peer):
     robots.edit = twist
     node = start(input__twists="/{agent}/twist")
     group_seen(node, "team", robots.names)
-    wait_until(lambda: node.latest()["t0"].velocity.x == pytest.approx(7.0), 15.0, "the twist's velocity")
+    wait_until(lambda: node.latest()["t0"].velocity.x == pytest.approx(7.0), 30.0, "the twist's velocity")
     sending = False
     time.sleep(0.6)
     assert all(state.status in SEEN for state in node.latest().values())  # a twist that falls silent hides nobody
