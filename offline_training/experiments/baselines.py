@@ -105,9 +105,8 @@ def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
         found = all_methods(problem, options.scale, trained.nri, trained.hsp_sa, trained.hsp_sg)
         return {"system": f"CMU {folder.name}", "hidden": limb, "methods": found}
 
-    options_of = {"subject": folder.name, "limb": limb, "scale": options.scale, "seed": options.seed}
-    options_of["pypots"] = available()
-    needs = table2.needs(folder.name, limb, options.scale)
+    options_of = table2.cell_key(lab, options, folder, limb) | {"pypots": available()}
+    needs = table2.needs(lab, options, folder, limb)
     return Cell("baselines", f"{folder.name}_{limb}", options_of, needs, run)
 
 

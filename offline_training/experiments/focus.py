@@ -76,8 +76,8 @@ def _cell(lab: Lab, options: Options, folder: Path) -> Cell:
             ],
         }
 
-    options_of = {"subject": folder.name, "scale": options.scale, "seed": options.seed}
-    return Cell("focus", f"{folder.name}_{LIMB}", options_of, table2.needs(folder.name, LIMB, options.scale), run)
+    key = table2.cell_key(lab, options, folder, LIMB)
+    return Cell("focus", f"{folder.name}_{LIMB}", key, table2.needs(lab, options, folder, LIMB), run)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:

@@ -86,6 +86,12 @@ def seeded(seed: int, make: Callable[[], Network]) -> Callable[[], Network]:
     return made
 
 
+def warmed(network: HiddenStatePredictor, source: HiddenStatePredictor) -> HiddenStatePredictor:
+    """``network``, with the weights of ``source``."""
+    warm_start(network, source)
+    return network
+
+
 # s a step with two threads, of NRI for 7 agents; for a budget only
 SECONDS = {
     "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
@@ -191,11 +197,6 @@ class Lab:
         plan, nri, sa = self.plan(setting), self.nri(setting), self.hsp_sa(setting)
         config = replace(plan.hsp, alphas=list(alphas))
 
-        def make() -> HiddenStatePredictor:
-            network = HiddenStatePredictor(config)
-            warm_start(network, sa.network)
-            return network
-
         def train(network: HiddenStatePredictor, folder: Path) -> None:
             fit_hsp_sg(
                 "hsp_sg",
@@ -212,7 +213,8 @@ class Lab:
             )
 
         options = self.key(setting) | {"alphas": list(alphas), "from": [nri.key, sa.key]}
-        return self.store.model("hsp_sg", options, seeded(setting.seed + 2, make), train)
+        make = seeded(setting.seed + 2, lambda: warmed(HiddenStatePredictor(config), sa.network))
+        return self.store.model("hsp_sg", options, make, train)
 
 
 def windows(setting: Setting, split: str, count: int, frames: int, seed: int) -> StateWindows:

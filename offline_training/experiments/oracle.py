@@ -15,14 +15,13 @@ from torch import Tensor, nn
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.experiments import table1
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import UNGUIDED, Lab, Setting, seeded, space_of
+from offline_training.experiments.lab import UNGUIDED, Lab, Setting, seeded, space_of, warmed
 from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, difference_rows, figure, table
 from offline_training.experiments.store import Trained
 from offline_training.experiments.table1 import GAPS, unguided_answer
 from offline_training.stages.loop import Schedule, train
 from offline_training.stages.samples import device_of
-from offline_training.team import warm_start
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, reconstruction_error
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.evaluate import network_answer
@@ -86,18 +85,14 @@ def oracle_model(lab: Lab, setting: Setting) -> Trained[HiddenStatePredictor]:
     plan, sa = lab.plan(setting), lab.hsp_sa(setting)
     config = replace(plan.hsp, alphas=list(PAPER_ALPHAS))
 
-    def make() -> HiddenStatePredictor:
-        network = HiddenStatePredictor(config)
-        warm_start(network, sa.network)
-        return network
-
     def fit(network: HiddenStatePredictor, folder: Path) -> None:
         schedule = plan.schedule("hsp_sg", setting.scale)
         data, validation = lab.data(setting), lab.validation(setting)
         train_oracle(folder, network, data, validation, schedule, batch=plan.hsp_batch, seed=setting.seed)
 
     options = lab.key(setting) | {"from": sa.key}
-    return lab.store.model("oracle", options, seeded(setting.seed + 2, make), fit)
+    make = seeded(setting.seed + 2, lambda: warmed(HiddenStatePredictor(config), sa.network))
+    return lab.store.model("oracle", options, make, fit)
 
 
 def train_oracle(

@@ -10,25 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from offline_training.config import STAGES, TrainConfig, load_config
 from offline_training.datasets.benchmarks import BodyScale, StateWindows, body_state_windows
 from offline_training.datasets.body import FRAMES, TEST, VALIDATION, limbs
 from offline_training.datasets.cmu_mocap import Trial, load_subject
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.lab import ROUNDS, Lab, Space, seeded
+from offline_training.experiments.lab import ROUNDS, Lab, Space, seeded, warmed
 from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, difference_rows, figure, short, table
-from offline_training.experiments.store import Trained
-from offline_training.stages.loop import Schedule
-from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
+from offline_training.experiments.store import Trained, digest
+from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri
 from siha_ros.model.frame import Scale
-from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
-from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor
+from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.evaluate import Answer, Task, network_answer
 
@@ -36,10 +37,9 @@ SUBJECTS, LIMBS = ("35", "69"), ("left_arm", "left_leg")
 FUTURE = {"35": 50, "69": 25}  # frames; of subject 69 there is no more
 SHIFT = {"35": 0.0, "69": 1.0}  # m
 SHARES = {"35": 1.0, "69": 0.3}  # of the schedule: 69 has a tenth of the windows
-SIZES = {"width": 256, "decoder": 128, "nri_batch": 16, "hsp_batch": 64}
 GAIN = 10.0  # of what predictors of a body see and say
 FEATURES, STRIDE = 6, 4  # STRIDE: frames between windows that are measured
-STEPS = {"nri": 1500, "nri_visible": 700, "hsp_sa": 3000, "hsp_sg": 1500}
+CHECKS = 200  # windows that validate NRI and HSP-sg
 SECONDS = {"nri": 0.5, "nri_visible": 0.3, "hsp_sa": 0.12, "hsp_sg": 0.3}  # a step with two threads; for a budget only
 METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA"}
 MODELS = {"nri_visible": ("nri_visible",), "hsp_sa": ("nri", "hsp_sa"), "siha_paper": ("nri", "hsp_sa", "hsp_sg")}
@@ -95,12 +95,12 @@ class MovedWindows(StateWindows):
 
 @dataclass(frozen=True)
 class BodySetting:
-    """What decides the models of one subject. scale: multiplies every schedule."""
+    """What decides the models of one subject, beside the plan. scale: multiplies every schedule. data: a digest."""
 
     subject: str
     scale: float
     seed: int
-    train: int  # windows, so that other data make other models
+    data: str
     shift: float
 
 
@@ -151,9 +151,7 @@ def body(folder: Path, limb: str, options: Options) -> Body:
     half = (scale.high - scale.low) / 2
     shift = SHIFT.get(subject, 0.0)
     seen = body_state_windows(train, limb, FRAMES, 1, scale)
-    setting = BodySetting(
-        subject, float(f"{options.scale * SHARES.get(subject, 1.0):.3g}"), options.seed, len(seen), shift
-    )
+    setting = BodySetting(subject, scale_of(subject, options), options.seed, data_of(folder), shift)
     return Body(
         setting,
         limb,
@@ -167,37 +165,17 @@ def body(folder: Path, limb: str, options: Options) -> Body:
     )
 
 
-def plan_of(data: Body) -> TeamPlan:
-    """How its models are trained."""
+@cache
+def config_of(settings: tuple[str, ...]) -> TrainConfig:
+    """How models of bodies are trained: by the config of subject 35. settings: ``key=value`` that overrule it."""
+    return load_config("cmu35", settings=settings, more=["table2"])
+
+
+def plan_of(data: Body, config: TrainConfig) -> TeamPlan:
+    """The same for the windows of a body, whose predictors have names."""
     agents = data.training.agents
-    hsp = Schedule(0, rate=5e-4, validate_every=250, average=0.998)
-    return TeamPlan(
-        hidden_counts=(data.hidden,),
-        visible_counts=(agents,),
-        nri=NRIConfig(
-            FRAMES,
-            FEATURES,
-            difference_gain=10.0,
-            encoder_width=SIZES["width"],
-            decoder_width=SIZES["decoder"],
-            output_gain=0.05,
-        ),
-        hsp=HSPConfig(FRAMES, FEATURES, data.hidden, width=SIZES["width"], difference_gain=10.0, identities=agents),
-        steps=STEPS,
-        nri_batch=SIZES["nri_batch"],
-        hsp_batch=SIZES["hsp_batch"],
-        cached=len(data.training),
-        warmup_epochs=5.0,
-        refresh_epochs=5.0,
-        schedules={
-            "nri": Schedule(0, rate=1e-3, validate_every=250),
-            "nri_visible": Schedule(0, rate=1e-3, validate_every=250),
-            "hsp_sa": hsp,
-            "hsp_sg": replace(hsp, rate=3e-4),
-        },
-        ordered=True,
-        checks=200,
-    )
+    plan = config.plan(len(data.training), agents, data.hidden, min(CHECKS, len(data.validation)))
+    return replace(plan, hsp=replace(plan.hsp, identities=agents))
 
 
 @dataclass(frozen=True)
@@ -212,7 +190,7 @@ class BodyModels:
 
 def models(lab: Lab, data: Body) -> BodyModels:
     """Train them, or find them in the store."""
-    plan, setting, agents = plan_of(data), data.setting, data.training.agents
+    plan, setting, agents = plan_of(data, config_of(lab.settings)), data.setting, data.training.agents
     sets = data.training, data.validation
     long = {"scale": setting.scale, "seed": setting.seed}
 
@@ -220,43 +198,32 @@ def models(lab: Lab, data: Body) -> BodyModels:
         def fit(network: NRI, folder: Path) -> None:
             fit_nri(kind, plan, network, *sets, folder, agents=count, **long)  # type: ignore[arg-type]
 
-        options = {"body": asdict(setting), "limb": limb, "config": asdict(plan.nri), "steps": STEPS[kind]}
+        shared = {key: value for key, value in asdict(plan).items() if key not in ("hsp", "hidden_counts")}
+        options = {"body": asdict(setting), "limb": limb, "plan": shared}
         return lab.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), fit)
 
     complete = nri("nri", agents, "")
     alone = nri("nri_visible", agents - data.hidden, data.limb)
-    options = {"body": asdict(setting), "limb": data.limb, "config": asdict(plan.hsp), "gain": GAIN}
+    options = {"body": asdict(setting), "limb": data.limb, "plan": asdict(plan), "gain": GAIN}
 
     def fit_sa(network: HiddenStatePredictor, folder: Path) -> None:
         fit_hsp_sa("hsp_sa", plan, network, *sets, folder, hidden=data.hidden, **long)  # type: ignore[arg-type]
 
     sa: Trained[HiddenStatePredictor] = lab.store.model(
-        "hsp_sa",
-        {**options, "steps": STEPS["hsp_sa"]},
-        seeded(setting.seed + 1, lambda: NamedPredictor(plan.hsp)),
-        fit_sa,
+        "hsp_sa", options, seeded(setting.seed + 1, lambda: NamedPredictor(plan.hsp)), fit_sa
     )
-
-    def make_sg() -> HiddenStatePredictor:
-        network = NamedPredictor(replace(plan.hsp, alphas=list(PAPER_ALPHAS)))
-        warm_start(network, sa.network)
-        return network
+    config = replace(plan.hsp, alphas=list(PAPER_ALPHAS))
 
     def fit_sg(network: HiddenStatePredictor, folder: Path) -> None:
-        fit_hsp_sg(
-            "hsp_sg",
-            plan,
-            network,
-            sa.network,
-            complete.network,
-            *sets,
-            folder,
-            hidden=data.hidden,
-            **long,  # type: ignore[arg-type]
-        )
+        nets = network, sa.network, complete.network
+        fit_hsp_sg("hsp_sg", plan, *nets, *sets, folder, hidden=data.hidden, **long)  # type: ignore[arg-type]
 
-    guided = {**options, "steps": STEPS["hsp_sg"], "from": [complete.key, sa.key]}
-    sg = lab.store.model("hsp_sg", guided, seeded(setting.seed + 2, make_sg), fit_sg)
+    sg: Trained[HiddenStatePredictor] = lab.store.model(
+        "hsp_sg",
+        options | {"from": [complete.key, sa.key]},
+        seeded(setting.seed + 2, lambda: warmed(NamedPredictor(config), sa.network)),
+        fit_sg,
+    )
     return BodyModels(complete, alone, sa, sg)
 
 
@@ -283,12 +250,37 @@ def subjects(options: Options) -> list[Path]:
     return found
 
 
-def needs(subject: str, limb: str, scale: float) -> dict[str, float]:
-    """What the models of a limb cost (min of two cores, about), by names that no other models have."""
-    share = scale * SHARES.get(subject, 1.0)
+def data_of(folder: Path) -> str:
+    """A digest of the recordings in a folder, by their names and sizes."""
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".asf", ".amc"))
+    return digest({path.name: path.stat().st_size for path in files})
+
+
+def scale_of(subject: str, options: Options) -> float:
+    """Of the schedules of a subject."""
+    return float(f"{options.scale * SHARES.get(subject, 1.0):.3g}")
+
+
+def cell_key(lab: Lab, options: Options, folder: Path, limb: str) -> dict[str, Any]:
+    """All that decides the models of a limb, and what is measured of them."""
     return {
-        f"{stage} {subject} {'' if stage == 'nri' else limb} {share}": STEPS[stage] * share * SECONDS[stage] / 60
-        for stage in STEPS
+        "subject": folder.name,
+        "limb": limb,
+        "data": data_of(folder),
+        "scale": scale_of(folder.name, options),
+        "seed": options.seed,
+        "config": asdict(config_of(lab.settings)),
+        "gain": GAIN,
+        "rounds": ROUNDS,
+    }
+
+
+def needs(lab: Lab, options: Options, folder: Path, limb: str) -> dict[str, float]:
+    """What the models of a limb cost (min of two cores, about), by names that no other models have."""
+    scale, stages = scale_of(folder.name, options), config_of(lab.settings).stages
+    return {
+        f"{stage} {folder.name} {'' if stage == 'nri' else limb} {scale}": one.steps * scale * SECONDS[stage] / 60
+        for stage, one in stages.items()
     }
 
 
@@ -306,13 +298,13 @@ def _cell(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
             "subject": folder.name,
             "limb": limb,
             "windows": {"training": len(data.training), "test": len(data.test)},
-            "costs": {name: getattr(found, name).cost for name in STEPS},
+            "costs": {name: getattr(found, name).cost for name in STAGES},
             "methods": all_figures(answers, task, data.space),
             "differences": differences(answers, task, [("siha_paper", "hsp_sa"), ("siha_paper", "nri_visible")]),
         }
 
-    options_of = {"subject": folder.name, "limb": limb, "scale": options.scale, "seed": options.seed}
-    return Cell("table2", f"{folder.name}_{limb}", options_of, needs(folder.name, limb, options.scale), run)
+    key = cell_key(lab, options, folder, limb)
+    return Cell("table2", f"{folder.name}_{limb}", key, needs(lab, options, folder, limb), run)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offline_training.experiments import table2
 from offline_training.experiments.cells import Options
 from offline_training.experiments.lab import Lab
 
-TINY = {"width": 16, "decoder": 16, "nri_batch": 8, "hsp_batch": 8}
 SETTINGS = ("nri.encoder_width=16", "nri.decoder_width=16", "hsp.width=16", "nri_batch=8", "hsp_batch=8")
 OPTIONS = Options(scale=1e-3, samples=60, systems=("springs",), hidden=(1,))
 
@@ -16,10 +14,7 @@ OPTIONS = Options(scale=1e-3, samples=60, systems=("springs",), hidden=(1,))
 @pytest.fixture(scope="session")
 def tiny_lab(tmp_path_factory):
     """One for all tests, as sessions of a user share one: what a test trains the next one finds."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, size in TINY.items():
-            patch.setitem(table2.SIZES, name, size)
-        yield Lab(tmp_path_factory.mktemp("experiments"), test=12, settings=SETTINGS)
+    return Lab(tmp_path_factory.mktemp("experiments"), test=12, settings=SETTINGS)
 
 
 @pytest.fixture

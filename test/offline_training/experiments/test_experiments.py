@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from offline_training.experiments import queue
+from offline_training.config import load_config
+from offline_training.experiments import queue, table2
 from offline_training.experiments.lab import FRAMES, UNGUIDED, VISIBLE
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
@@ -171,6 +172,31 @@ def test_bodies(tiny_lab, tiny_options, shared_data, tmp_path):
     known = [len(panel["joints"]) for panel in figure["panels"]]
     assert known == [31, 24, 31, 31, 31, 31] and len(figure["bones"]) == 30
     assert (tiny_lab.store.folder / "focus" / "focus.png").stat().st_size > 10_000
+
+
+def test_cells_of_other_recordings_are_others(own_lab, tiny_options, tmp_path):
+    folder = tmp_path / "cmu" / "35"
+    folder.mkdir(parents=True)
+    options = replace(tiny_options, data=tmp_path / "cmu")
+
+    def keys():
+        cells = [cell for name in ("table2", "focus") for cell in EXPERIMENTS[name].cells(own_lab, options)]
+        return [digest(cell.options) for cell in cells]
+
+    found = [keys()]
+    for text in ("one walk", "another walk"):  # as another --data has them
+        (folder / "35_01.amc").write_text(text)
+        found.append(keys())
+    (folder / "notes.txt").write_text("no recording")
+    arm, leg, figure = zip(*found, strict=True)
+    assert len({*arm, *leg}) == 6 and figure == arm and keys() == found[-1]
+
+
+def test_bodies_are_trained_by_their_config():
+    config = table2.config_of(())
+    usual = load_config("cmu35")
+    assert config.stages["hsp_sa"].optimiser == "adam" and config.mocap.stride == 1
+    assert (config.nri, config.nri_batch, config.hsp_batch) == (usual.nri, usual.nri_batch, usual.hsp_batch)
 
 
 def test_every_experiment_is_tried_here():
