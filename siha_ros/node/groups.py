@@ -50,13 +50,13 @@ class Groups:
         self.intake.drain()
         self._forget_silent()
         for feed in self.intake.feeds.values():
-            if feed.name not in self.pipelines:
-                self.pipelines[feed.name] = self._open(feed)
-            pipeline = self.pipelines[feed.name]
             try:
-                pipeline.step()
+                if feed.name not in self.pipelines:
+                    self.pipelines[feed.name] = self._open(feed)
+                self.pipelines[feed.name].step()
             except Exception as error:  # whatever a model or a message brings, the other groups go on
-                pipeline.forget_estimate()
+                if feed.name in self.pipelines:
+                    self.pipelines[feed.name].forget_estimate()
                 self._on_error(error)
 
     @property

@@ -144,6 +144,21 @@ def test_estimate_that_fails_leaves_the_other_groups_alone():
     assert len(run.errors) > 10 and str(run.errors[0]) == "body 2"
 
 
+def test_group_whose_outputs_cannot_be_made_leaves_the_others_alone():
+    run = bodies()
+    open_sink = run.groups._open_sink
+
+    def fails(feed):
+        if feed.name == "1":
+            raise OSError("no more publishers")
+        return open_sink(feed)
+
+    run.groups._open_sink = fails
+    run.go(1.0, lambda clock: people(clock, "1", "2"))
+    assert run.status("2", "nose") == Status.VISIBLE and "1" not in run.scenes
+    assert {str(error) for error in run.errors} == {"no more publishers"}
+
+
 def teams(clock: float, teams: dict[str, list[str]]):
     """A geometry_msgs/PoseStamped of every agent of every team on its own topic."""
     for number, (team, agents) in enumerate(teams.items()):
