@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from siha_ros.node.inputs import INPUTS, Input, make_input
+from siha_ros.node.inputs.pose import PoseInput
 from siha_ros.node.inputs.twists import NearestPairs, NewestPairs, Pairs
 from siha_ros.node.parameters import ParameterError, Parameters
 
@@ -55,6 +56,18 @@ def check_topic(template: str, source: Input | None, agents: Iterable[str] = ())
                 f"parameter input.agents has {agent!r}: expected a part of the topic {template}, of letters, digits and"
                 " underscores"
             )
+
+
+def check_twists(twists: str, type_name: str, template: str) -> None:
+    """Raise ParameterError where a topic of twists, empty for none, is none that each agent has, or where an input of
+    this type ("auto" for one yet unknown) and topic template has no use for it."""
+    problem = f"parameter input.twists is {twists!r}: expected"
+    if not twists:
+        return
+    if AGENT not in twists or not _TOPIC.fullmatch(twists.replace(AGENT, "agent").replace(GROUP, "group")):
+        raise ParameterError(f"{problem} a topic with {AGENT} in it, of letters, digits and underscores")
+    if type_name not in ("auto", PoseInput.type_name) or AGENT not in template:
+        raise ParameterError(f"{problem} none, as only {PoseInput.type_name} has twists beside it")
 
 
 def resolved_template(template: str, resolve: Callable[[str], str]) -> str:

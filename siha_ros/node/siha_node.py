@@ -19,7 +19,7 @@ from std_srvs.srv import Trigger
 from siha_ros.node import diagnostics
 from siha_ros.node.declared import DeclaredParameters
 from siha_ros.node.diagnostics import Health, one_line
-from siha_ros.node.discovery import check_topic, resolved_template, topic_template, unmatched
+from siha_ros.node.discovery import check_topic, check_twists, resolved_template, topic_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.outputs import Outputs
 from siha_ros.node.parameters import window_parameters
@@ -127,6 +127,7 @@ class SihaNode(LifecycleNode):
         config = self._estimator.bundle.config
         template = topic_template(p, config.identified)
         check_topic(template, source, p.input_agents)
+        check_twists(p.input_twists, p.input_type, template)
         self._template = resolved_template(template, self.resolve_topic_name)
         self._estimator.warm_up()
         device = str(self._estimator.device)

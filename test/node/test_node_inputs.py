@@ -17,6 +17,7 @@ from siha_ros.msg import SkeletonFrame
 from siha_ros.node.discovery import (
     Place,
     check_topic,
+    check_twists,
     common_type,
     matching,
     matching_agents,
@@ -237,6 +238,23 @@ def test_listed_agent_whose_topic_would_not_be_one_is_named(agent):
 
 def test_an_agent_may_be_a_number_where_that_makes_a_topic():
     check_topic("/mocap/cf{agent}/pose", None, ["1"])
+
+
+@pytest.mark.parametrize(
+    ("twists", "kind", "template", "expected"),
+    [
+        ("/twist", "auto", "/{agent}/pose", "expected a topic with {agent} in it"),
+        ("/{agent}/a twist", "auto", "/{agent}/pose", "expected a topic with {agent} in it, of letters"),
+        ("/{agent}/twist", "nav_msgs/msg/Odometry", "/{agent}/odom", "expected none, as only geometry_msgs/msg/Pose"),
+        ("/{agent}/twist", "auto", "/skeleton", "expected none"),
+    ],
+)
+def test_twists_that_nothing_would_come_of_are_refused(twists, kind, template, expected):
+    with pytest.raises(ParameterError) as error:
+        check_twists(twists, kind, template)
+    assert str(error.value).startswith(f"parameter input.twists is {twists!r}: {expected}")
+    check_twists("", kind, template)
+    check_twists("/{group}/{agent}/twist", "geometry_msgs/msg/PoseStamped", "/{group}/{agent}/pose")
 
 
 def test_names_that_do_not_meet_are_listed_on_both_sides():
