@@ -23,6 +23,7 @@ from offline_training.config import load_config
 from offline_training.configured import load_windows
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.stages.logs import claim
+from offline_training.stages.loop import write_atomically
 from offline_training.team import TeamPlan, fit_nri
 from siha_ros.machine import machine
 from siha_ros.model.nri import NRI
@@ -91,10 +92,15 @@ def train_for(
     note = work / f"{name}.steps"
     if not note.exists():
         with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
-            row = fit(Path(folder), PACE_STEPS, 1)[-1]
-        left = 60 * minutes - POINTS * row["validation_seconds"]
-        note.write_text(str(max(POINTS, round(left / row["step_seconds"]))))
+            steps = steps_that_fit(minutes, fit(Path(folder), PACE_STEPS, 1)[-1])
+        write_atomically(note, lambda path: path.write_text(f"{steps}"))
     return fit(work, int(note.read_text()), POINTS)
+
+
+def steps_that_fit(minutes: float, pace: Mapping[str, Any]) -> int:
+    """Steps that so many minutes hold beside the validations, by the pace of a log's row; at least one a validation."""
+    left = 60 * minutes - POINTS * pace["validation_seconds"]
+    return max(POINTS, round(left / pace["step_seconds"]))
 
 
 def points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:

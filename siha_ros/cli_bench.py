@@ -62,11 +62,11 @@ def _train_options(kinds: Any) -> Any:
 
 def _bench_train(options: argparse.Namespace) -> None:
     from siha_ros.bench_train import bench_train, head_line, table, table_rows
+    from siha_ros.estimator import choose_device
     from siha_ros.tables import markdown
 
-    report = bench_train(
-        options.cases, options.precision, options.seconds, options.threads, options.device, options.profile
-    )
+    device = str(choose_device(options.device))
+    report = bench_train(options.cases, options.precision, options.seconds, options.threads, device, options.profile)
     _show(options, report, table(report))
     if options.markdown is not None:
         options.markdown.write_text("\n".join([head_line(report), "", *markdown(table_rows(report)), ""]))
@@ -112,7 +112,9 @@ def _bench_curves(options: argparse.Namespace) -> None:
     import torch
 
     from offline_training.curves import bench_curves, table
+    from siha_ros.estimator import choose_device
 
+    choose_device(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
     report = bench_curves(options.choices, options.minutes, options.work, options.seed, options.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from offline_training import curves
 from siha_ros import cli_bench
@@ -30,17 +31,35 @@ def test_each_choice_adds_to_the_one_before():
     assert tuple(curves.CHOICES) == cli_bench.CHOICES
 
 
+def test_steps_that_fit_by_hand():
+    """Two minutes are 120 s, of which 10 validations take 20; a time shorter than they are has a step for each."""
+    pace = {"step_seconds": 0.25, "validation_seconds": 2.0}
+    assert curves.steps_that_fit(2.0, pace) == 400 and curves.steps_that_fit(0.1, pace) == 10
+
+
+@pytest.mark.parametrize("kind", ["curves", "train"])
+def test_no_gpu_is_said(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(["bench", kind, "--device", "cuda"]) == 2
+    assert "no CUDA device" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
 def test_a_tiny_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(curves, "TRAINING", 256)
     monkeypatch.setattr(curves, "VALIDATION", 16)
     monkeypatch.setattr(curves, "POINTS", 2)
     monkeypatch.setattr(curves, "PACE_STEPS", 1)
+    paces = []
+    monkeypatch.setattr(curves, "steps_that_fit", lambda minutes, pace: (paces.append((minutes, pace)), 2)[1])
     work = tmp_path / "curves"
     arguments = ["bench", "curves", "--choices", "one_start", "--minutes", "0.001", "--work", str(work)]
     assert main(arguments) == 0
     report = json.loads((work / "curves.json").read_text())
     points = report["curves"]["one_start"]["points"]
+    ((minutes, pace),) = paces
+    assert minutes == 0.001 and pace["step"] == 1 and pace["step_seconds"] > 0 and pace["validation_seconds"] > 0
     assert [point["samples"] for point in points] == [128, 256] and 0 < points[0]["minutes"] < points[1]["minutes"]
     assert (work / "curves.png").stat().st_size > 5000 and "+ one_start" in capsys.readouterr().out
-    assert main(arguments) == 0  # what is done is not done again
+    assert main(arguments) == 0 and len(paces) == 1  # what is done is not done again
     assert json.loads((work / "curves.json").read_text())["curves"]["one_start"]["points"] == points
