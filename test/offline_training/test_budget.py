@@ -89,16 +89,19 @@ def test_pace_is_measured_on_few_steps_and_windows(monkeypatch, capsys):
     )
     pace = measure(config.plan(1200, 7, hidden, 30), training, validation, "cpu", False)
     assert list(pace) == ["hsp_sa", "hsp_sg", "nri"] and fills == [[1024, 30]]
-    assert all(0 < own.step < 10 and 0 < own.check < 1 for own in pace.values())
+    assert all(own.step > 0 and own.check > 0 for own in pace.values())
     assert pace["hsp_sg"].fill > 0 and pace["nri"].fill == 0
     assert capsys.readouterr().out == ""
 
 
 def test_a_choice_is_kept_for_a_run_that_goes_on(tmp_path, monkeypatch, capsys):
+    """One second is too short for a pace of 0.1 s and more a step."""
     config = load_config("springs", ["short"], [*TINY, "hsp_batch=8"])
+    pace = {stage: own for stage, own in PACE.items() if stage != "nri_visible"}
+    monkeypatch.setattr(configured, "measure", lambda *given: pace)
     result = train_config(config, tmp_path, budget=1.0)
     steps = {stage: row["step"] for stage, row in result["stages"].items()}
-    assert set(steps.values()) <= set(range(10, 30))
+    assert set(steps.values()) == {10}
     kept = json.loads((tmp_path / "budget.json").read_text())
     assert kept["settings"]["stages.nri.steps"] == steps["nri"] and kept["seconds"] == 1.0
     shown = capsys.readouterr().out.splitlines()
