@@ -11,19 +11,15 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from siha_ros.node.discovery import Place, unmatched
 from siha_ros.node.frames import Lookup, Transform, metric, moved
 from siha_ros.node.inputs import Input, Sample
 from siha_ros.node.inputs.sample import seconds
 from siha_ros.node.parameters import Parameters
 from siha_ros.window.sliding_window import SlidingWindow
-from siha_ros.window.visibility import valid_orientations
 
 Reader = Callable[[Any, str], list[Sample]]
 INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
-MOST_NAMES = 1024  # whose orientations are kept: names may come and go without end
 MOST_SAID = 64  # kinds of trouble: a stream that brings another frame or group with every message fills no log
 
 
@@ -39,7 +35,6 @@ class Feed:
         name: of the group; `named` where the stream says so, and may hold others.
         window: what the samples go to.
         frame_id: of the positions; empty until known.
-        oriented: newest stamp (s) with a valid orientation, by agent.
         newest_arrival: steady time (s) at which the newest stamp arrived, NaN before.
         heard: steady time (s) of the newest sample.
     """
@@ -51,7 +46,6 @@ class Feed:
         self._names, self._tolerance, self._warn = parameters.names, parameters.reorder_tolerance, warn
         self._newest_stamp, self._matched = -math.inf, False
         self.frame_id = ""
-        self.oriented: dict[str, float] = {}
         self.newest_arrival = self.heard = math.nan
 
     def take(self, sample: Sample, stamp: float, arrival: float) -> None:
@@ -63,11 +57,6 @@ class Feed:
             if line := unmatched(sample.names, self._names, self.window.names):
                 self._warn(line)
         names = [self._names.get(name, name) for name in sample.names] if self._names else sample.names
-        if sample.orientations is not None:
-            valid = np.flatnonzero(valid_orientations(sample.orientations)).tolist()
-            self.oriented |= {names[index]: stamp for index in valid}
-            if len(self.oriented) > MOST_NAMES:
-                self.oriented = {name: self.oriented[name] for name in self.window.names if name in self.oriented}
         self.window.add_frame(
             stamp,
             sample.positions,

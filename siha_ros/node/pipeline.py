@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-import numpy as np
-
 from siha_ros.node.intake import Feed
 from siha_ros.node.messages import NewMessage, Scene, ros_message
 from siha_ros.window.types import Estimate, Window
@@ -116,7 +114,6 @@ class Pipeline:
 
     def _scene(self, window: Window, estimate: Estimate) -> Scene:
         feed, count = self.feed, len(window.names)
-        oriented = np.array([feed.oriented.get(name, -math.inf) for name in window.names]) >= window.last_seen
         return Scene(
             window=window,
             estimate=estimate,
@@ -126,7 +123,7 @@ class Pipeline:
             edge_types=tuple(self._config.edge_types),
             heights=self.window.heights[:count],
             orientations=self.window.orientations[:count],
-            oriented=oriented,
+            oriented=self.window.oriented[:count],
             latency=self._clock() - feed.newest_arrival,
             new=self._new,
         )

@@ -129,6 +129,7 @@ class SlidingWindow:
     _last_position: NDArray[np.float64]
     _last_velocity: NDArray[np.float64]
     _orientations: NDArray[np.float64]
+    _oriented: NDArray[np.float64]
     _heights: NDArray[np.float64]
     _delay: NDArray[np.float64]
     _place: dict[str, int]
@@ -302,6 +303,11 @@ class SlidingWindow:
         return self._orientations.copy()
 
     @property
+    def oriented(self) -> NDArray[np.bool_]:
+        """bool[A], true where the last believed sample had a valid orientation."""
+        return np.asarray(self._oriented >= self._visibility.last_good)
+
+    @property
     def heights(self) -> NDArray[np.float64]:
         """f8[A] z (m) of the last believed sample, NaN without any or where positions are planar."""
         return self._heights.copy()
@@ -399,7 +405,7 @@ class SlidingWindow:
         for part in (self._visibility, self._plausibility, self._rings):
             part.keep(kept)
         self._last_position, self._last_velocity = self._last_position[kept], self._last_velocity[kept]
-        self._orientations = self._orientations[kept]
+        self._orientations, self._oriented = self._orientations[kept], self._oriented[kept]
         self._heights, self._delay = self._heights[kept], self._delay[kept]
         self.names = [self.names[agent] for agent in kept]
         self._grow(len(kept))
@@ -509,7 +515,7 @@ class SlidingWindow:
         if frame.orientations is not None:
             quaternions = frame.orientations[rows]
             valid = newest & valid_orientations(quaternions)
-            self._orientations[index[valid]] = quaternions[valid]
+            self._orientations[index[valid]], self._oriented[index[valid]] = quaternions[valid], frame.stamp
 
     def _bridge(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
         """Extrapolate the newest grid times of shown agents that have no sample after them yet."""
@@ -596,7 +602,7 @@ class SlidingWindow:
         self._rings = SampleRings(self._cells, p.max_rate, self.dims, p.velocity_samples)
         self._last_position = self._last_velocity = np.zeros((0, self.dims))
         self._orientations = np.zeros((0, 4))
-        self._heights = self._delay = np.zeros(0)
+        self._heights = self._delay = self._oriented = np.zeros(0)
         self._grow(len(self.names))
 
     def _grow(self, agents: int) -> None:
@@ -605,7 +611,7 @@ class SlidingWindow:
         self._rings.grow(agents)
         self._last_position = grown(self._last_position, agents)
         self._last_velocity = grown(self._last_velocity, agents)
-        self._orientations = grown(self._orientations, agents)
+        self._orientations, self._oriented = grown(self._orientations, agents), grown(self._oriented, agents)
         self._heights, self._delay = grown(self._heights, agents), grown(self._delay, agents)
         self._place = {name: place for place, name in enumerate(self.names)}
         self._known_names = list(self.names)

@@ -406,12 +406,3 @@ def test_reset_is_taken_in_its_turn():
     case.intake.push(pose_stamped(stamp=11.0), "r2", 0.0, 0.0)
     case.intake.drain()
     assert case.window.names == ["r2"] and case.window.resets == 1
-
-
-def test_orientations_of_names_that_come_and_go_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr("siha_ros.node.intake.MOST_NAMES", 10)
-    case = Case("motion_capture_tracking_interfaces/msg/NamedPoseArray", ["r1"])
-    for number in range(100):
-        poses = [SimpleNamespace(name=name, pose=pose()) for name in ("r1", f"ghost_{number}")]
-        case.send(SimpleNamespace(header=pose_stamped(10.0 + number).header, poses=poses), "")
-    assert case.feed.oriented["r1"] == 109.0 and len(case.feed.oriented) <= 11

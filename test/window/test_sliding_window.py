@@ -741,3 +741,16 @@ def test_who_is_missing_from_messages_for_all_is_forgotten_and_who_is_named_as_l
             assert window.window().names == ["a", "b", "ghost"]
     now = window.window()
     assert now.names == ["a", "b"] and now.status.tolist() == [Status.VISIBLE, Status.HIDDEN]
+
+
+def test_orientation_counts_for_the_last_sample_also_after_time_has_gone_back():
+    window = SlidingWindow(0.1, 5, 2, ["a", "b"])
+    turns = np.array([[0.0, 0.0, 1.0, 0.0], [np.nan] * 4])
+    for begin, quaternions, expected in ((100.0, turns, [True, False]), (10.0, turns[::-1], [False, True])):
+        for tick in range(60):
+            positions = np.array([[0.01 * tick, row, 1.0] for row in range(2)])
+            window.add_frame(begin + 0.02 * tick, positions, orientations=quaternions)
+        assert window.window().status.tolist() == [Status.VISIBLE] * 2
+        assert window.oriented.tolist() == expected
+    window.add_frame(11.2, positions)
+    assert window.oriented.tolist() == [False, False]
