@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from offline_training.experiments import table2
@@ -20,7 +21,7 @@ from offline_training.experiments.cells import Cell, Options
 from offline_training.experiments.deep_methods import MISSING, available, deep_methods
 from offline_training.experiments.lab import ROUNDS, Lab, space_of
 from offline_training.experiments.plain_methods import FloatArray, Method, hidden_sets, hide, plain_methods
-from offline_training.experiments.report import bars, short, table
+from offline_training.experiments.report import bars, figure, table
 from offline_training.experiments.store import Trained
 from offline_training.stages.samples import device_of
 from offline_training.systems.springs import FRAME_DT
@@ -50,7 +51,7 @@ SETS = {"never": "never seen", "lost": "lost half-way", "gap": "gap of a third"}
 class Problem:
     """Complete windows ``[n, A, T, D]``, normalised, the last ``hidden`` agents to be completed. ordered: each has a
     name; otherwise one that was never seen may be any of them. step: of a normalised position in a frame by the
-    normalised velocity."""
+    normalised velocity. groups: of test windows that overlap, as in :class:`Task`."""
 
     training: FloatArray
     validation: FloatArray
@@ -58,6 +59,7 @@ class Problem:
     hidden: int
     ordered: bool
     step: float
+    groups: NDArray[np.int64] | None = None
 
 
 def cells(lab: Lab, options: Options) -> list[Cell]:
@@ -101,7 +103,7 @@ def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
             part.all_states[:, :, : table2.FRAMES].double().numpy()
             for part in (data.training, data.validation, data.test)
         )
-        problem = Problem(training[:: table2.STRIDE], validation, test, data.hidden, True, data.step)
+        problem = Problem(training[:: table2.STRIDE], validation, test, data.hidden, True, data.step, data.groups)
         found = all_methods(problem, options.scale, trained.nri, trained.hsp_sa, trained.hsp_sg)
         return {"system": f"CMU {folder.name}", "hidden": limb, "methods": found}
 
@@ -178,7 +180,7 @@ def errors(found: FloatArray, problem: Problem, seen: np.ndarray) -> dict[str, A
         guess, true = torch.from_numpy(found), torch.from_numpy(truth)
         found = take_slots(guess, align(guess, true)).numpy()
     squares = np.square(found - truth)[:, :, ~seen].mean((1, 2, 3))
-    return {"mse": float(squares.mean()), "mse_ci": interval(squares)}
+    return {"mse": float(squares.mean()), "mse_ci": interval(squares, groups=problem.groups)}
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
@@ -209,5 +211,4 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
 def _figure(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return "-"
-    low, high = found["mse_ci"]
-    return f"{short(found['mse'])} [{short(low)}, {short(high)}]"
+    return figure(found, "mse")

@@ -50,5 +50,7 @@ def differences(
     for one, other in pairs:
         both = numbers[one].keys() & numbers[other].keys()
         apart = {name: numbers[one][name] - numbers[other][name] for name in sorted(both)}
-        out[f"{one} - {other}"] = {name: [float(values.mean()), *interval(values)] for name, values in apart.items()}
+        out[f"{one} - {other}"] = {
+            name: [float(values.mean()), *interval(values, groups=task.groups)] for name, values in apart.items()
+        }
     return out

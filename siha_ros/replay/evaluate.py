@@ -66,7 +66,7 @@ class Answer:
 @dataclass
 class Task:
     """n windows as the networks see them: states f4[n, A, T + F, D], agents seen first, the last ``hidden`` out of
-    sight from ``lost_at`` on.
+    sight from ``lost_at`` on. groups: i8[n], of windows that overlap, or None.
     """
 
     states: Tensor
@@ -75,6 +75,7 @@ class Task:
     lost_at: int
     frames: int
     aligned: bool
+    groups: NDArray[np.int64] | None = None
 
     @property
     def seen(self) -> int:
@@ -362,7 +363,7 @@ def figures(answer: Answer, task: Task, config: Space) -> dict[str, Any]:
         }
         function = functions[statistic]
         out[name] = float(function(numbers)) * factor
-        out[f"{name}_ci"] = [bound * factor for bound in interval(numbers, function)]
+        out[f"{name}_ci"] = [bound * factor for bound in interval(numbers, function, groups=task.groups)]
 
     squares = distances = None
     if answer.hidden is not None and task.hidden:
@@ -401,7 +402,11 @@ def against_best(siha: Answer, rivals: Mapping[str, Answer], task: Task, config:
             return None
         best = min(means, key=lambda rival: float(means[rival].mean()))
         apart = 100 * (_distances(siha, task, config)[..., part].mean((1, 2)) - means[best]).double().numpy()
-        out[name] = {"baseline": best, "difference_cm": float(apart.mean()), "difference_cm_ci": interval(apart)}
+        out[name] = {
+            "baseline": best,
+            "difference_cm": float(apart.mean()),
+            "difference_cm_ci": interval(apart, groups=task.groups),
+        }
     return out
 
 
@@ -419,7 +424,9 @@ def accuracies(graph: Tensor | None, task: Task) -> dict[str, Any]:
     blocks = hidden[:, None].astype(int) + hidden + 3 * np.eye(agents, dtype=int)
     for number, name in enumerate(names):
         share = right[:, blocks == number]
-        out[f"{name}_ci"] = [100 * bound for bound in interval(share.mean(1))] if share.shape[1] else None
+        out[f"{name}_ci"] = (
+            [100 * bound for bound in interval(share.mean(1), groups=task.groups)] if share.shape[1] else None
+        )
     return out
 
 

@@ -14,6 +14,19 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_distribution():
     assert abs(low - (middle - half)) < 0.03 and abs(high - (middle + half)) < 0.03
 
 
+def test_cases_that_are_not_independent_are_drawn_by_groups():
+    """Twenty copies of each of 30 numbers say as much as the numbers."""
+    numbers = np.random.default_rng(4).normal(size=30)
+    copies, groups = np.repeat(numbers, 20), np.repeat(np.arange(30), 20)
+    width = 2 * 1.96 * numbers.std() / np.sqrt(30)
+    low, high = interval(copies, groups=groups)
+    assert abs((high - low) / width - 1) < 0.1
+    low, high = interval(copies)
+    assert (high - low) * np.sqrt(20) / width < 1.1
+    assert interval(np.array([0.0, 0.0, 3.0]), groups=np.array([0, 0, 1])) == [0.0, 3.0]  # unequal ones
+    assert interval(copies, groups=np.zeros(600, int)) == []
+
+
 def test_equal_cases_leave_nothing_unsure():
     assert interval(np.full(10, 0.5)) == [0.5, 0.5]
     assert interval(np.full(10, 4.0), lambda x: np.sqrt(x.mean(-1))) == [2.0, 2.0]

@@ -9,10 +9,12 @@ import torch
 from offline_training.experiments import alphas, count, encoders, seeds, table2, unmodeled, unsupervised
 from offline_training.experiments.count import chosen
 from offline_training.experiments.focus import focus_edges
-from offline_training.experiments.measure import differences, per_window
+from offline_training.experiments.lab import Space
+from offline_training.experiments.measure import all_figures, differences, per_window
 from offline_training.experiments.report import budget, difference_rows, figure, short, table
 from offline_training.experiments.seeds import spread
 from offline_training.experiments.unsupervised import Pair
+from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.replay.evaluate import Answer, Task
@@ -88,6 +90,22 @@ def answer(task, off, wrong):
     for window in range(wrong):
         graph[window, 0, 1] = torch.tensor([1.0, 0.0])
     return Answer(task.truth + off, graph, task.future + off, task.future + off)
+
+
+def test_windows_that_overlap_belong_together():
+    assert table2.blocks([99, 107], 99).tolist() == [0, 1, 1, 1]
+    assert table2.blocks([89], 74).tolist() == [0] * 4  # subject 69
+    assert table2.blocks([250], 99).tolist() == [0] * 25 + [1] * 13
+    task = small_task()
+    task.groups = np.array([0, 0, 1])
+    answers = {"a": answer(task, 0.5, 1), "b": answer(task, 1.0, 0)}
+    gap = differences(answers, task, [("a", "b")])["a - b"]
+    assert gap["acc_vv"] == pytest.approx([-50 / 3, -25.0, 0.0])
+    found = all_figures(answers, task, Space(2, Scale(1.0, 1.0)))["a"]
+    assert found["acc_vv_ci"] == pytest.approx([75.0, 100.0])
+    task.groups = np.zeros(3, int)
+    (only,) = differences(answers, task, [("a", "b")])["a - b"]["mse_hsp_mean"]
+    assert only == pytest.approx(-0.75) and figure({"mse": only, "mse_ci": []}, "mse") == "-7.5e-1"
 
 
 def test_figures_of_each_window_and_differences_between_methods():
