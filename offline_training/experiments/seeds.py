@@ -1,5 +1,6 @@
 """``siha reproduce seeds``: what chance does. Systems with 3 hidden agents, everything trained anew from five seeds:
-mean and standard deviation, beside the paper's. Each run has a third of the main table's schedule.
+mean and standard deviation, beside the paper's, and those of the differences between methods in the same run. Each run
+has a third of the main table's schedule.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from offline_training.experiments import table1
 from offline_training.experiments.cells import Cell, Options
 from offline_training.experiments.lab import Lab
 from offline_training.experiments.report import bars, budget, short, table
-from offline_training.experiments.table1 import COLUMNS, MODELS
+from offline_training.experiments.table1 import COLUMNS, GAPS, MODELS
 
 RUNS, HIDDEN, SHARE = 5, 3, 1 / 3
 METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA"}
@@ -62,7 +63,7 @@ def spread(values: Sequence[float | None]) -> tuple[float, float] | None:
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     """The table as Markdown, and ``folder/seeds.png``."""
-    rows, groups = [], []
+    rows, apart, groups = [], [], []
     heights: dict[str, list[float | None]] = {title: [] for title in METHODS.values()}
     ends: dict[str, list[Sequence[float] | None]] = {title: [] for title in METHODS.values()}
     for system, paper in PAPER.items():
@@ -79,9 +80,29 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
                     heights[title].append(found and found[0])
                     ends[title].append(found and [found[0] - found[1], found[0] + found[1]])
             rows.append([*row, budget([run["costs"][model] for run in runs for model in MODELS[method]])])
+        apart += [[system, *row] for row in paired([run["differences"] for run in runs])]
     bars(folder / "seeds.png", f"MSE_HSP, {HIDDEN} hidden", groups, heights, ends)
     head = ["system", "method", "runs", *COLUMNS.values(), "budget of all"]
-    return "ours, mean ± standard deviation over the runs (paper's)\n\n" + table(head, rows)
+    return (
+        "ours, mean ± standard deviation over the runs (paper's)\n\n"
+        + table(head, rows)
+        + "\nDifferences between methods of the same run, mean ± deviation over the runs, and in how many below 0\n\n"
+        + table(["system", "difference", *GAPS.values()], apart)
+    )
+
+
+def paired(runs: Sequence[Mapping[str, Mapping[str, Sequence[float]]]]) -> list[list[str]]:
+    """A row for each pair of methods, of the differences (see :mod:`offline_training.experiments.measure`) of all
+    runs."""
+    rows = []
+    for pair in runs[0]:
+        row = [pair.replace("siha_paper", "SIHA")]
+        for name in GAPS:
+            values = [run[pair][name][0] for run in runs if name in run[pair]]
+            below = f", {sum(value < 0 for value in values)} of {len(values)}" if values else ""
+            row.append(_short(spread(values), name) + below)
+        rows.append(row)
+    return rows
 
 
 def _short(found: tuple[float, float] | None, column: str) -> str:

@@ -138,6 +138,7 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
         "ours [95 % interval] (paper's)\n\n"
         + table(head, rows)
         + f"\nNRI still at chance (V-V under {CHANCE:g} % with nobody hidden): {', '.join(guessing) or 'nowhere'}\n"
+        + "\nIntervals are over test windows, of one training; what another seed changes: `siha reproduce seeds`\n"
         + "\nDifferences on the same windows, mean [95 % interval]; clear of 0 where the interval is\n\n"
         + table(["system", "hidden", "difference", *GAPS.values()], apart)
     )

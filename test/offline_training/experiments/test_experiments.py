@@ -128,6 +128,7 @@ def test_runs_from_other_seeds(tiny_lab, tiny_options, monkeypatch):
     text = run(tiny_lab, tiny_options, "seeds")["seeds"]
     found = [result["methods"]["hsp_sa"]["mse_hsp_mean"] for result in results(tiny_lab, "seeds")]
     assert len(set(found)) == 2 and "| springs | SIHA | 2 | " in text and "(4.9e-3±6.7e-5)" in text
+    assert "| springs | SIHA - hsp_sa_long | " in text
 
 
 def test_an_unknown_number(tiny_lab, tiny_options):

@@ -26,6 +26,15 @@ def test_mean_and_deviation_of_runs():
     assert spread([5.0]) == (5.0, 0.0) and spread([None, None]) is None
 
 
+def test_differences_are_those_of_the_same_run():
+    """Runs that differ much from one another, and methods that do not."""
+    runs = [
+        {"siha_paper - hsp_sa": {"mse_hsp_mean": [gap, 0.0, 0.0], "acc_vv": [percent, 0.0, 0.0]}}
+        for gap, percent in ((-0.002, 1.0), (-0.004, 3.0), (0.0, -1.0))
+    ]
+    assert seeds.paired(runs) == [["SIHA - hsp_sa", "-2.0e-3±2.0e-3, 2 of 3", "1.0±2.0, 1 of 3", "-"]]
+
+
 def test_numbers_as_they_are_written():
     assert [short(0.00213), short(12.34, True), short(None)] == ["2.1e-3", "12.3", "-"]
     found = {"acc_vv": 98.76, "acc_vv_ci": [98.0, 99.5]}
