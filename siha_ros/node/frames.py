@@ -13,12 +13,16 @@ import numpy as np
 
 from siha_ros.node.inputs import Sample
 from siha_ros.node.inputs.rotations import Floats, product, rotated
+from siha_ros.node.inputs.sample import seconds
 
 Transform = tuple[Floats, Floats]
 """Quaternion f8[4] (x, y, z, w) and translation f8[3] (m) that take what is in a source frame to a target frame."""
 
 Lookup = Callable[[str, str, float], Transform]
-"""lookup(target, source, stamp in s); raises LookupError, in one line, where the frames are not connected."""
+"""lookup(target, source, stamp in s); raises LookupError, in one line, where the frames are not connected, without a
+word where that is not known yet."""
+
+NEWEST = 0.5  # s: the newest transform stands for one that is not known at a stamp no farther off
 
 
 def metric(sample: Sample, scale: float, up_axis: str) -> Sample:
@@ -56,8 +60,8 @@ def moved(sample: Sample, transform: Transform) -> Sample:
 class TransformBuffer:
     """What tf2_ros knows of the frames, as a Lookup; made by a node, whose executor fills it.
 
-    The transform is that of the sample's stamp; the newest one where that is not known, as it is for a while after a
-    camera's image.
+    The transform is that of the sample's stamp; where that is not known, as it is for a while after a camera's image,
+    the newest one, if it is of about that time.
     """
 
     def __init__(self, node: Any) -> None:
@@ -74,13 +78,19 @@ class TransformBuffer:
         when = self._time(nanoseconds=round(stamp * 1e9))
         try:
             found = self._buffer.lookup_transform(target, source, when)
-        except self._error:
+        except self._error as error:
             try:
                 found = self._buffer.lookup_transform(target, source, self._time())
-            except self._error as error:
+            except self._error:
+                raise LookupError(" ".join(str(error).split())) from None
+            if abs(seconds(found.header.stamp) - stamp) > NEWEST:
                 raise LookupError(" ".join(str(error).split())) from None
         q, p = found.transform.rotation, found.transform.translation
         return np.array([q.x, q.y, q.z, q.w]), np.array([p.x, p.y, p.z])
+
+    def clear(self) -> None:
+        """Time starts anew: what is known of frames that move is of another time."""
+        self._buffer.clear()
 
     def close(self) -> None:
         """Destroy the subscriptions."""

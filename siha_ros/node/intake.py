@@ -175,6 +175,9 @@ class Intake:
             try:
                 sample = moved(sample, self.lookup(self.frame_id, frame_id, stamp))
             except LookupError as error:
+                if not str(error):  # TF has only just been asked for
+                    self.dropped["other frame"] += 1
+                    return
                 expected = f"its frame is {frame_id!r:.60}, expected {self.frame_id!r}: {error}"
                 return self._drop("other frame", expected, frame_id)
         feed.take(sample, stamp, arrival)

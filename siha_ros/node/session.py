@@ -76,7 +76,7 @@ class Session:
         )
         self._subscriptions: dict[str, Any] = {}  # by topic
         self._transforms: TransformBuffer | None = None
-        self._tf_is_wanted = False
+        self._tf_is_wanted, self._resets = False, 0
         if find_spec("tf2_ros") is not None:
             self.intake.lookup = self._lookup
         self._unfit: dict[str, tuple[str, QoSProfile]] = {}  # by topic: what QoS a publisher once did not fit
@@ -126,7 +126,11 @@ class Session:
         """In the worker: a transform by TF, which is listened to once a frame needs it."""
         if self._transforms is None:
             self._tf_is_wanted = True
-            raise LookupError("TF is listened to from now on")
+            raise LookupError
+        resets = sum(feed.window.resets for feed in self.intake.feeds.values())
+        if resets > self._resets:
+            self._transforms.clear()
+        self._resets = resets
         return self._transforms(target, source, stamp)
 
     def _discover(self) -> None:
@@ -158,6 +162,8 @@ class Session:
                     troubles[f"type of {topic}"] = f"{topic} is not read: it is of type {found}, expected {expected}"
                 else:
                     self._begin(place, expected)
+            if topic in self._subscriptions:
+                troubles |= self._accompany(place, graph)
             if place.agent and (publishers := self._node.count_publishers(topic)) > 1:
                 troubles[f"publishers of {topic}"] = f"{publishers} publishers on {topic}: expected one per agent"
         troubles |= {f"QoS of {topic}": text for topic, (text, qos) in self._unfit.items() if self._unheard(topic, qos)}
@@ -191,17 +197,22 @@ class Session:
         return QoSCompatibility.ERROR in fits
 
     def _begin(self, place: Place, type_name: str) -> None:
-        """Subscribe to a topic and to what accompanies it; what is not installed the input does without."""
+        """Subscribe to a topic of the stream."""
         if place.group not in self._sources:
             self._sources[place.group] = self._input(type_name)
-        source = self._sources[place.group]
-        self._subscribe(place, type_name, source.read)
-        for companion in source.companions:
+        self._subscribe(place, type_name, self._sources[place.group].read)
+
+    def _accompany(self, place: Place, graph: dict[str, list[str]]) -> dict[str, str]:
+        """Subscribe to what is there of the topics that belong to one; troubles of what the input does without."""
+        troubles = {}
+        for companion in self._sources[place.group].companions:
             topic = self._node.resolve_topic_name(place.fill(companion.topic))
-            try:
-                self._subscribe(place._replace(topic=topic), companion.type_name, companion.read, companion.latched)
-            except ImportError as error:
-                self._health.warn(f"type of {topic}", f"{topic} is not read: {one_line(error)}")
+            if topic in graph:
+                try:
+                    self._subscribe(place._replace(topic=topic), companion.type_name, companion.read, companion.latched)
+                except ImportError as error:
+                    troubles[f"type of {topic}"] = f"{topic} is not read: {one_line(error)}"
+        return troubles
 
     def _subscribe(self, place: Place, type_name: str, read: Reader, latched: bool = False) -> None:
         clock, push, topic = self._node.get_clock(), self.intake.push, place.topic

@@ -55,8 +55,10 @@ class Buffer:
             raise TransformException("cannot be\nreached")
         x = (nanoseconds or 12e9) * 1e-9
         place = SimpleNamespace(x=x, y=0.0, z=0.0)
+        seconds, rest = divmod(nanoseconds or 12 * 10**9, 10**9)
         return SimpleNamespace(
-            transform=SimpleNamespace(translation=place, rotation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0))
+            header=SimpleNamespace(stamp=SimpleNamespace(sec=seconds, nanosec=rest)),
+            transform=SimpleNamespace(translation=place, rotation=SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)),
         )
 
 
@@ -73,9 +75,12 @@ def test_tf2_gives_the_transform_of_the_stamp_or_the_newest(monkeypatch):
     monkeypatch.setitem(sys.modules, "tf2_ros", tf2_ros)
     lookup = TransformBuffer("node")
     assert lookup("map", "camera", 11.0)[1].tolist() == [11.0, 0.0, 0.0]
-    quaternion, translation = lookup("map", "camera", 13.0)  # an image that is newer than what TF knows
+    quaternion, translation = lookup("map", "camera", 12.4)  # an image that is newer than what TF knows
     assert translation.tolist() == [12.0, 0.0, 0.0] and quaternion.tolist() == [0.0, 0.0, 0.0, 1.0]
     with pytest.raises(LookupError, match="cannot be reached"):
         lookup("map", "moon", 11.0)
+    for stamp in (9.0, 13.0):  # the newest one is of another time
+        with pytest.raises(LookupError, match="cannot be reached"):
+            lookup("map", "camera", stamp)
     lookup.close()
     assert closed == ["node"]

@@ -330,6 +330,19 @@ def test_unit_axes_and_frame_of_the_stream_become_those_of_the_outputs():
     assert case.said == ["message dropped: its frame is 'moon', expected 'map': not connected (said once)"]
 
 
+def test_what_tf_says_of_a_frame_is_said_once_it_has_been_heard():
+    case, answers = Case(frame_id="map"), iter([LookupError(), LookupError("not connected")])
+
+    def lookup(target, source, stamp):
+        raise next(answers)
+
+    case.intake.lookup = lookup
+    case.send(pose_stamped(frame="camera"))
+    assert case.intake.dropped == {"other frame": 1} and not case.said
+    case.send(pose_stamped(frame="camera"))
+    assert case.intake.dropped == {"other frame": 2} and "expected 'map': not connected" in case.said[0]
+
+
 def test_message_without_a_header_has_the_stamp_of_its_arrival():
     case = Case()
     case.intake.push(

@@ -1,0 +1,60 @@
+"""What one activation does by itself, without DDS: stand-ins for the node and for TF."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
+
+from siha_ros.node.discovery import Place
+from siha_ros.node.inputs import make_input
+from siha_ros.node.session import Session
+
+
+def bare(**attributes) -> Session:
+    """A Session that nobody has activated, with these attributes."""
+    session = Session.__new__(Session)
+    vars(session).update(attributes)
+    return session
+
+
+def test_companion_topics_are_subscribed_to_where_they_are_and_what_is_missing_is_a_trouble_while_they_are():
+    subscribed = []
+
+    def subscribe(place, type_name, read, latched):
+        if type_name.startswith("hri_msgs"):
+            raise ImportError("messages of type hri_msgs/msg/IdsList need the ROS package hri_msgs")
+        subscribed.append((place.topic, latched))
+
+    node = SimpleNamespace(resolve_topic_name=lambda topic: topic)
+    session = bare(_node=node, _sources={"": make_input("tf2_msgs/msg/TFMessage")}, _subscribe=subscribe)
+    assert session._accompany(Place("/tf"), {"/tf": []}) == {} and not subscribed
+    assert session._accompany(Place("/tf"), {"/tf": [], "/tf_static": []}) == {} and subscribed == [
+        ("/tf_static", True)
+    ]
+    troubles = session._accompany(Place("/tf"), {"/humans/bodies/tracked": []})
+    assert list(troubles) == ["type of /humans/bodies/tracked"]
+    assert troubles["type of /humans/bodies/tracked"].startswith("/humans/bodies/tracked is not read: messages of type")
+
+
+def test_tf_is_forgotten_when_a_window_starts_anew():
+    class Transforms:
+        cleared = 0
+
+        def clear(self):
+            self.cleared += 1
+
+        def __call__(self, target, source, stamp):
+            return target, source, stamp
+
+    feed, transforms = SimpleNamespace(window=SimpleNamespace(resets=0)), Transforms()
+    session = bare(intake=SimpleNamespace(feeds={"team": feed}), _transforms=None, _resets=0, _tf_is_wanted=False)
+    with pytest.raises(LookupError):
+        session._lookup("map", "camera", 10.0)
+    assert session._tf_is_wanted
+    session._transforms = transforms
+    for resets, cleared in ((0, 0), (1, 1), (1, 1), (2, 2)):
+        feed.window.resets = resets
+        assert session._lookup("map", "camera", 10.0) == ("map", "camera", 10.0) and transforms.cleared == cleared
