@@ -104,10 +104,12 @@ def fit_budget(
 
     def find() -> dict[str, Any]:
         choice = choose(config, pace, left, windows=windows, checks=checks, data_pace=data_pace, most=most)
-        spent = 1 - left / seconds
-        short = ", the shortest there is: it will take longer" if sum(choice.seconds.values()) > left else ""
-        share = f"{choice.scale:.3g} of the schedule{short}"
-        say(f"{seconds / 60:.3g} min: {spent:.0%} went into the pace, the rest is {share}")
+        measuring, planned = seconds - left, sum(choice.seconds.values())
+        share = f"the rest is {choice.scale:.3g} of the schedule"
+        say(f"{seconds / 60:.3g} min: {measuring / seconds:.0%} went into the pace, {share}")
+        if planned > left:
+            needed = (measuring + planned) / 60
+            say(f"the shortest schedule needs about {needed:.3g} min, {seconds / 60:.3g} were asked for")
         rows = [["stage", "steps", "s a step", "minutes"]]
         rows.append(["data", "", "", f"{choice.seconds['data'] / 60:.1f}"])
         for stage, own in pace.items():

@@ -106,7 +106,10 @@ def test_a_choice_is_kept_for_a_run_that_goes_on(tmp_path, monkeypatch, capsys):
     assert kept["settings"]["stages.nri.steps"] == steps["nri"] and kept["seconds"] == 1.0
     shown = capsys.readouterr().out.splitlines()
     (said,) = [line for line in shown if line.startswith("0.0167 min: ")]
-    assert said.endswith(" of the schedule, the shortest there is: it will take longer")
+    assert said.endswith(" of the schedule")
+    (short,) = [line for line in shown if line.startswith("the shortest schedule needs about ")]
+    assert short.endswith(" min, 0.0167 were asked for")
+    assert float(short.split()[5]) >= 0.99 * sum(kept["planned"].values()) / 60 > 10 * (0.5 + 0.1 + 0.2) / 60
     assert any(line.split()[:2] == ["nri", str(steps["nri"])] for line in shown)
     monkeypatch.setattr(configured, "measure", None)
     assert train_config(config, tmp_path, budget=1.0)["stages"] == result["stages"]
