@@ -93,13 +93,13 @@ def stream_values(intake: Intake, pipelines: Iterable[Pipeline]) -> dict[str, ob
 
 
 def group_statuses(node: str, config: Any, pipelines: Mapping[str, Pipeline]) -> list[DiagnosticStatus]:
-    """Agents and model of every group; the group's name follows the node's where there are several."""
+    """Agents and model of every group; the group's name follows the node's where the stream gives it one."""
     if not pipelines:
         return [
             status(f"{node}: agents", DiagnosticStatus.WARN, "nothing heard yet", {}),
             status(f"{node}: model", DiagnosticStatus.OK, "no estimate yet", {"bundle": config.name}),
         ]
-    names = [node] if len(pipelines) == 1 else [f"{node}: {group}" for group in pipelines]
+    names = [f"{node}: {group}" if pipeline.feed.named else node for group, pipeline in pipelines.items()]
     return [
         found
         for name, pipeline in zip(names, pipelines.values(), strict=True)
@@ -146,10 +146,10 @@ def model_status(node: str, config: Any, pipeline: Pipeline) -> DiagnosticStatus
     return status(f"{node}: model", level, "; ".join(problems) or fine, values)
 
 
-def clocks_apart(offsets: Mapping[str, float]) -> str | None:
-    """One line where agents' clocks are over a second off the others': stamps of two kinds are mixed. How far off they
-    are stands with the agents, as it is always another number."""
-    apart = sorted(name for name, offset in offsets.items() if abs(offset) > CLOCKS_APART)
+def clocks_apart(groups: Iterable[Mapping[str, float]]) -> str | None:
+    """One line where agents' clocks are over a second off the others' of their group: stamps of two kinds are mixed.
+    How far off they are stands with the agents, as it is always another number."""
+    apart = sorted({name for offsets in groups for name, offset in offsets.items() if abs(offset) > CLOCKS_APART})
     if not apart:
         return None
     return (

@@ -179,8 +179,7 @@ class SihaNode(LifecycleNode):
             if self._session is not None:
                 pipelines = dict(self._session.groups.pipelines)
                 values |= diagnostics.stream_values(self._session.intake, pipelines.values())
-                offsets = {agent: s for p in pipelines.values() for agent, s in p.window.clock_offsets.items()}
-                apart = diagnostics.clocks_apart(offsets)
+                apart = diagnostics.clocks_apart(p.window.clock_offsets for p in pipelines.values())
                 statuses = diagnostics.group_statuses(name, config, pipelines)
         if apart:
             self._health.fail("clocks", apart)

@@ -54,7 +54,8 @@ def test_error_that_nobody_ends_leaves_after_its_time():
 def pipeline(**changes):
     """As much of a pipeline as diagnostics read: the scene of test_node_outputs, b's stamps 0.25 s ahead."""
     window = SimpleNamespace(clock_offsets={"a": 0.0, "b": 0.25}, sample_rate=50.0)
-    return SimpleNamespace(**({"scene": scene(), "window": window, "stale": False} | changes))
+    feed = SimpleNamespace(named=False)
+    return SimpleNamespace(**({"feed": feed, "scene": scene(), "window": window, "stale": False} | changes))
 
 
 def test_agents_with_status_reason_and_clock_offset():
@@ -125,11 +126,13 @@ def test_values_of_several_groups_are_those_of_all():
     assert stream_values(INTAKE, [])["latency p99 (ms)"] == ""
 
 
-def test_statuses_name_their_group_where_there_are_several():
+def test_statuses_name_their_group_where_the_stream_does_also_while_there_is_one():
     assert [found.message for found in group_statuses("/siha", CONFIG, {})] == ["nothing heard yet", "no estimate yet"]
     one = group_statuses("/siha", CONFIG, {"team": pipeline()})
     assert [found.name for found in one] == ["/siha: agents", "/siha: model"]
-    two = group_statuses("/siha", CONFIG, {"red": pipeline(), "blue": pipeline()})
+    red, blue = pipeline(feed=SimpleNamespace(named=True)), pipeline(feed=SimpleNamespace(named=True))
+    assert [found.name for found in group_statuses("/siha", CONFIG, {"red": red})][0] == "/siha: red: agents"
+    two = group_statuses("/siha", CONFIG, {"red": red, "blue": blue})
     assert [found.name for found in two] == [
         "/siha: red: agents",
         "/siha: red: model",
@@ -139,7 +142,8 @@ def test_statuses_name_their_group_where_there_are_several():
 
 
 def test_clocks_over_a_second_apart_are_an_error():
-    assert clocks_apart({"a": 0.0, "b": 0.9}) is None and clocks_apart({}) is None
-    line = clocks_apart({"a": 0.1, "c": 1.2, "b": -20.0, "d": 0.0})
+    assert clocks_apart([{"a": 0.0, "b": 0.9}]) is None and clocks_apart([]) is None
+    line = clocks_apart([{"a": 0.1, "c": 1.2, "b": -20.0, "d": 0.0}])
     assert line == "stamps of b, c are over 1 s off the others': is wall time mixed with sim time?"
-    assert clocks_apart({"a": 0.0, "b": -20.1, "c": 1.3}) == line  # or the log would be full of it
+    assert clocks_apart([{"a": 0.0, "b": -20.1, "c": 1.3}]) == line  # or the log would be full of it
+    assert clocks_apart([{"b": -20.0}, {"b": 0.0, "c": 1.2}]) == line  # each in its group, whoever else has its name
