@@ -46,8 +46,8 @@ def reproduce_options(commands: Any) -> None:
         type=_minutes,
         default=None,
         metavar="20m|10h",
-        help="scales all schedules so that what is asked for takes about so long on two cores (default: the schedules"
-        " as they are, about 10h for all)",
+        help="scales all schedules so that what is asked for takes about so long, by the pace of a few steps that are"
+        " timed here (default: the schedules as they are, about 10h of two cores for all)",
     )
     command.add_argument("--samples", type=positive, default=200_000, help="to train on (default: %(default)s)")
     command.add_argument("--test", type=positive, default=2000, help="to measure on (default: %(default)s)")
@@ -106,6 +106,8 @@ def _reproduce(options: argparse.Namespace) -> None:
         data=options.data,
         encoder=options.encoder,
     )
+    if options.budget is not None:
+        lab.measure_pace({wanted.setting(system, 1).encoder for system in ("springs", *wanted.systems)})
     tables, failed = work(names, lab, scaled(names, lab, wanted, options.budget))
     for name, text in tables.items():
         print(f"\n{name}\n\n{text}")

@@ -7,7 +7,8 @@ The paper's setting: frames 1-50 from the start, world frame, the simulator's ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from offline_training.budget import WINDOWS, measure
 from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
+from offline_training.stages.loop import write_atomically
 from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
@@ -92,7 +95,15 @@ def warmed(network: HiddenStatePredictor, source: HiddenStatePredictor) -> Hidde
     return network
 
 
-# s a step with two threads, of NRI for 7 agents; for a budget only
+PACED_AGENTS = 7
+
+
+def pairs_share(agents: int) -> float:
+    """Pairs of agents, by those of PACED_AGENTS: what a step of NRI costs goes by them."""
+    return agents * (agents - 1) / (PACED_AGENTS * (PACED_AGENTS - 1))
+
+
+# s a step with two threads of the machine of docs/results.md, of NRI for PACED_AGENTS; for a budget only
 SECONDS = {
     "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
     "conv": {"nri": 2.4, "nri_visible": 2.4, "hsp_sa": 0.8, "hsp_sg": 1.5},
@@ -106,6 +117,25 @@ class Lab:
     def __init__(self, folder: Path, test: int = 2000, device: str = "cpu", settings: Sequence[str] = ()):
         self.store, self.test, self.settings = Store(folder, device), test, tuple(settings)
         self._data: tuple[tuple[Any, ...], StateWindows] | None = None
+        self.pace = dict.fromkeys(SECONDS, 1.0)  # times of a step here, by those of SECONDS
+        self.measured = False
+
+    def measure_pace(self, encoders: Collection[str]) -> None:
+        """Take the pace of this machine, device and number of threads from a few steps of each stage; what was measured
+        once is kept, so that the same budget is the same schedule."""
+        note = self.store.folder / f"pace_{self.store.device}_{torch.get_num_threads()}.json"
+        known = json.loads(note.read_text()) if note.exists() else {}
+        for encoder in sorted(set(encoders) - known.keys()):
+            system = next(name for name, one in SYSTEMS.items() if one.encoder == encoder)
+            setting = Setting(system, PACED_AGENTS - VISIBLE, samples=WINDOWS, encoder=encoder)
+            data, checks = (windows(setting, split, WINDOWS, FRAMES, 0) for split in ("train", "validation"))
+            steps = measure(self.plan(setting), data, checks, self.store.device, False)
+            assumed = SECONDS[encoder] | {"nri_visible": SECONDS[encoder]["nri_visible"] * pairs_share(VISIBLE)}
+            known[encoder] = float(f"{sum(steps[stage].step for stage in assumed) / sum(assumed.values()):.3g}")
+            note.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(note, lambda path: path.write_text(json.dumps(known) + "\n"))
+        self.pace |= known
+        self.measured = True
 
     def plan(self, setting: Setting) -> TeamPlan:
         """How its models are trained."""
@@ -132,13 +162,13 @@ class Lab:
         return Task(held_out.all_states, held_out.edges.numpy(), setting.hidden, 0, FRAMES, True)
 
     def needs(self, setting: Setting, *stages: str) -> dict[str, float]:
-        """What the models of these stages cost (min of two cores, about), by a name that tells them from all others."""
+        """What the models of these stages cost (min, about), by a name that tells them from all others."""
         plan, seconds = self.plan(setting), SECONDS[setting.encoder]
         found = {}
         for stage in stages:
             agents = setting.agents if stage == "nri" else VISIBLE
-            pairs = agents * (agents - 1) / 42 if stage.startswith("nri") else 1.0
-            found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * seconds[stage] * pairs / 60
+            step = seconds[stage] * self.pace[setting.encoder] * (pairs_share(agents) if stage.startswith("nri") else 1)
+            found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * step / 60
         return found
 
     def guided_needs(self, setting: Setting, alphas: Sequence[float]) -> dict[str, float]:

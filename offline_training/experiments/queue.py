@@ -100,7 +100,7 @@ def _rank(cell: Cell) -> int:
 
 
 def minutes_of(cells: Sequence[Cell]) -> float:
-    """What cells take (min, about): all models that they need, each once, and measuring."""
+    """What cells take (min, about, by the pace of their lab): all models that they need, each once, and measuring."""
     needs: dict[str, float] = {}
     for cell in cells:
         needs |= cell.needs
@@ -125,7 +125,8 @@ def work(names: Sequence[str], lab: Lab, options: Options) -> tuple[dict[str, st
     left = [cell for cell in cells if not lab.store.has_result(cell.experiment, cell.name, cell.options)]
     print(
         f"{len(cells)} cells, {len(cells) - len(left)} of them done; the others take about {minutes_of(left):.0f} min"
-        " of two cores, less what is trained already",
+        f" ({'measured' if lab.measured else 'assumed: two cores of the machine of docs/results.md'}), less what is"
+        " trained already",
         flush=True,
     )
     results: dict[str, list[dict[str, Any]]] = {}

@@ -294,10 +294,11 @@ def cell_key(lab: Lab, options: Options, folder: Path, limb: str) -> dict[str, A
 
 
 def needs(lab: Lab, options: Options, folder: Path, limb: str) -> dict[str, float]:
-    """What the models of a limb cost (min of two cores, about), by names that no other models have."""
+    """What the models of a limb cost (min, about), by names that no other models have."""
     scale, stages = scale_of(folder.name, options), config_of(lab.settings).stages
+    minutes = scale * lab.pace["mlp"] / 60
     return {
-        f"{stage} {folder.name} {'' if stage == 'nri' else limb} {scale}": one.steps * scale * SECONDS[stage] / 60
+        f"{stage} {folder.name} {'' if stage == 'nri' else limb} {scale}": minutes * one.steps * SECONDS[stage]
         for stage, one in stages.items()
     }
 

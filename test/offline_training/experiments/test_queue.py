@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from offline_training.budget import Pace
+from offline_training.experiments import lab as lab_module
 from offline_training.experiments import queue
 from offline_training.experiments.cells import SHARES, Cell, Options
-from offline_training.experiments.lab import Lab
+from offline_training.experiments.lab import SECONDS, Lab
 from siha_ros.cli import main
 from siha_ros.cli_reproduce import EXPERIMENTS as NAMES
 
@@ -41,6 +43,28 @@ def test_a_budget_is_a_schedule_and_shared_models_count_once(tmp_path):
     assert half.scale == 0.5
     assert half.setting("springs", 2).scale == 0.5 * SHARES["springs"][2]
     assert queue.scaled(["table1"], lab, options, None).scale == 1.0
+
+
+def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
+    """Steps that take half as long as assumed: the schedule is twice as long, in later sessions too."""
+    measured = []
+
+    def measure(plan, data, checks, device, compiled):
+        seconds = SECONDS["mlp"]
+        measured.append(len(data))
+        steps = seconds | {"nri_visible": seconds["nri_visible"] * 20 / 42}  # pairs of 5 agents, of 7
+        return {stage: Pace(0.5 * step, 0.0) for stage, step in steps.items()}
+
+    monkeypatch.setattr(lab_module, "measure", measure)
+    options = Options(systems=("springs",), hidden=(2,))
+    budget = queue.MEASURING + 10.0
+    assumed = queue.scaled(["table1"], Lab(tmp_path), options, budget).scale
+    for _ in range(2):
+        lab = Lab(tmp_path)
+        lab.measure_pace({"mlp"})
+        assert queue.scaled(["table1"], lab, options, budget).scale == pytest.approx(2 * assumed, rel=0.06)
+        assert lab.measured and lab.pace == {"mlp": 0.5, "conv": 1.0}
+    assert measured == [1024]
 
 
 def test_models_that_compete_are_trained_alike(tmp_path):
@@ -87,7 +111,7 @@ def test_the_queue_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert queue.work(["plant"], Lab(tmp_path), Options()) == first
     assert plant.grown == ["oak", "fern", "oak"]  # the fern stands
-    assert "2 cells, 1 of them done; the others take about 2 min" in capsys.readouterr().out
+    assert "2 cells, 1 of them done; the others take about 2 min (assumed: " in capsys.readouterr().out
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
