@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from offline_training import gpu
+from offline_training.config import load_config
+from offline_training.experiments.lab import Lab
 
 
 def test_modules_in_single_precision_are_those_in_double():
@@ -98,6 +100,26 @@ def test_too_short_a_time_is_for_the_first_training_and_the_rest_is_said(parts, 
     assert parts == [(2, gpu.LEAST)]
     shown = capsys.readouterr().out.splitlines()
     assert shown[-2:] == ["Springs with 1, 3 hidden: no time is left", "140 s, 20 s more than the budget"]
+
+
+TINY = [
+    "hidden=2", "training=64", "validation=16", "nri_batch=8", "hsp_batch=8", "nri.encoder_width=8",
+    "nri.decoder_width=8", "hsp.width=8", "stages.nri.steps=2", "stages.nri_visible.steps=2", "stages.hsp_sa.steps=2",
+    "stages.hsp_sg.steps=2",
+]  # fmt: skip
+
+
+def test_a_bundle_of_a_training_names_the_command_that_made_it(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(gpu, "fit_budget", lambda config, *given: load_config("springs", None, TINY))
+    monkeypatch.setattr(gpu, "finish_bundle", lambda *given, **more: made.append((given, more)))
+    monkeypatch.setattr(gpu, "Lab", lambda folder, count, device: Lab(folder, 20, device))
+    done = gpu.headline("cpu", 30.0, tmp_path, 2, 480.0)
+    ((kind, out, work, modules, command), more) = made[0]
+    assert (kind, out, more) == ("fresh", tmp_path / "springs_fresh", {"seed": 0, "losses": 0})
+    assert command == "python -m offline_training.gpu --device cpu --budget 480s"
+    assert json.loads((tmp_path / "springs_2.json").read_text())["figures"] == done["figures"]
+    assert {"hsp_sa", "siha_paper"} <= set(done["figures"]) and done["windows"] == 64
 
 
 def test_no_gpu_is_said(capsys, monkeypatch):
