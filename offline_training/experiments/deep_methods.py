@@ -27,9 +27,12 @@ def available() -> bool:
 
 @dataclass
 class DeepImputer:
-    """make: an untrained model for so many frames and features. It is trained once, for whatever sets follow."""
+    """make: an untrained model for so many frames and features. It is trained once, for whatever sets follow, in so
+    many epochs."""
 
     make: Callable[[int, int], Any]
+    epochs: int
+    samples: int = field(default=0, init=False)
     _model: Any = field(default=None, init=False, repr=False)
 
     def fit(self, training: FloatArray, validation: FloatArray, hidden: int, seen: BoolArray) -> None:
@@ -38,6 +41,7 @@ class DeepImputer:
             return
         torch.manual_seed(0)
         checks = validation[:VALIDATION]
+        self.samples = self.epochs * len(training[:WINDOWS])
         self._model = self.make(training.shape[2], training.shape[1] * training.shape[3])
         self._model.fit(
             {"X": _series(training[:WINDOWS])},
@@ -61,15 +65,16 @@ def deep_methods(scale: float) -> dict[str, Method]:
     """Both, by name. scale: of their epochs."""
     from pypots.imputation import BRITS, SAITS
 
+    epochs = max(1, round(EPOCHS * scale))
     common = {
         "batch_size": BATCH,
-        "epochs": max(1, round(EPOCHS * scale)),
+        "epochs": epochs,
         "device": "cpu",
         "model_saving_strategy": None,
         "verbose": False,
     }
     attention = {"n_layers": 2, "d_model": 256, "n_heads": 4, "d_k": 64, "d_v": 64, "d_ffn": 256}
     return {
-        "saits": DeepImputer(lambda frames, features: SAITS(frames, features, **attention, **common)),
-        "brits": DeepImputer(lambda frames, features: BRITS(frames, features, rnn_hidden_size=256, **common)),
+        "saits": DeepImputer(lambda frames, features: SAITS(frames, features, **attention, **common), epochs),
+        "brits": DeepImputer(lambda frames, features: BRITS(frames, features, rnn_hidden_size=256, **common), epochs),
     }

@@ -7,7 +7,7 @@ Nothing here is given more than that: what is not seen comes as NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,7 +21,9 @@ COMPONENTS = (4, 16, 64, 256)
 
 
 class Method(Protocol):
-    """A method, for one hidden set."""
+    """A method, for one hidden set. samples: windows that it saw to learn."""
+
+    samples: int
 
     def fit(self, training: FloatArray, validation: FloatArray, hidden: int, seen: BoolArray) -> None:
         """Learn from complete windows; what has a choice of its own makes it by the validation windows."""
@@ -38,6 +40,7 @@ class _Untrained:
     """
 
     step: float = 0.0
+    samples: int = field(default=0, init=False)
 
     def fit(self, training: FloatArray, validation: FloatArray, hidden: int, seen: BoolArray) -> None:
         """Nothing to learn."""
@@ -117,10 +120,12 @@ def principal(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 @dataclass
-class RidgeRegression:
-    """What is not seen as a linear function of all that is. The penalty is the best of PENALTIES on validation."""
+class _Linear:
+    """What is not seen as a linear function of all that is; of several such functions the one that is best on
+    validation. choice: what that was made by."""
 
-    penalty: float = field(default=0.0, init=False)
+    choice: float = field(default=0.0, init=False)
+    samples: int = field(default=0, init=False)
     _mean: FloatArray = field(init=False, repr=False)
     _weights: FloatArray = field(init=False, repr=False)
     _bias: FloatArray = field(init=False, repr=False)
@@ -129,16 +134,16 @@ class RidgeRegression:
         """See :class:`Method`."""
         x, y = flat(training, hidden, seen)
         checks, truth = flat(validation, hidden, seen)
-        self._mean, axes, spread = principal(x)
-        self._bias = y.mean(0)
-        scores = (x - self._mean) @ axes
-        covariance = scores.T @ (y - self._bias) / len(x)
+        self.samples, self._mean, self._bias = len(x), x.mean(0), y.mean(0)
         best = np.inf
-        for penalty in PENALTIES:
-            weights = axes @ (covariance / (spread**2 + penalty / len(x))[:, None])
+        for choice, weights in self._choices(x, y):
             error = float(np.square((checks - self._mean) @ weights + self._bias - truth).mean())
             if error < best:
-                best, self.penalty, self._weights = error, penalty, weights
+                best, self._weights, self.choice = error, weights, choice
+
+    def _choices(self, x: FloatArray, y: FloatArray) -> Iterator[tuple[float, FloatArray]]:
+        """Weights ``[F, G]`` of centred functions of ``x [n, F]`` for ``y [n, G]``, each with what it was made by."""
+        raise NotImplementedError
 
     def complete(self, windows: FloatArray, hidden: int, seen: BoolArray) -> FloatArray:
         """See :class:`Method`."""
@@ -146,37 +151,27 @@ class RidgeRegression:
         return filled(windows, (x - self._mean) @ self._weights + self._bias, hidden, seen)
 
 
-@dataclass
-class PrincipalComponents:
+class RidgeRegression(_Linear):
+    """Ridge regression; the choice is a penalty of PENALTIES."""
+
+    def _choices(self, x: FloatArray, y: FloatArray) -> Iterator[tuple[float, FloatArray]]:
+        mean, axes, spread = principal(x)
+        covariance = ((x - mean) @ axes).T @ (y - y.mean(0)) / len(x)
+        for penalty in PENALTIES:
+            yield penalty, axes @ (covariance / (spread**2 + penalty / len(x))[:, None])
+
+
+class PrincipalComponents(_Linear):
     """Whole windows are points near a plane, of which what is seen fixes the most probable one (probabilistic PCA).
-    The number of components is the best of COMPONENTS on validation."""
+    The choice is a number of components of COMPONENTS."""
 
-    components: int = field(default=0, init=False)
-    _mean: FloatArray = field(init=False, repr=False)
-    _weights: FloatArray = field(init=False, repr=False)
-    _bias: FloatArray = field(init=False, repr=False)
-
-    def fit(self, training: FloatArray, validation: FloatArray, hidden: int, seen: BoolArray) -> None:
-        """See :class:`Method`."""
-        x, y = flat(training, hidden, seen)
-        checks, truth = flat(validation, hidden, seen)
+    def _choices(self, x: FloatArray, y: FloatArray) -> Iterator[tuple[float, FloatArray]]:
         mean, axes, spread = principal(np.concatenate([x, y], 1))
-        shown = x.shape[1]
-        self._mean, self._bias = mean[:shown], mean[shown:]
-        best = np.inf
         for count in sorted({min(count, len(spread)) for count in COMPONENTS}):
             rest = float(np.square(spread[count:]).sum()) / max(len(mean) - count, 1) + 1e-12
             loadings = axes[:, :count] * spread[:count]
-            known, wanted = loadings[:shown], loadings[shown:]
-            weights = np.linalg.solve(known.T @ known + rest * np.eye(count), known.T).T @ wanted.T
-            error = float(np.square((checks - self._mean) @ weights + self._bias - truth).mean())
-            if error < best:
-                best, self.components, self._weights = error, count, weights
-
-    def complete(self, windows: FloatArray, hidden: int, seen: BoolArray) -> FloatArray:
-        """See :class:`Method`."""
-        x, _ = flat(windows, hidden, seen)
-        return filled(windows, (x - self._mean) @ self._weights + self._bias, hidden, seen)
+            known, wanted = loadings[: x.shape[1]], loadings[x.shape[1] :]
+            yield count, np.linalg.solve(known.T @ known + rest * np.eye(count), known.T).T @ wanted.T
 
 
 def plain_methods(step: float) -> dict[str, Method]:

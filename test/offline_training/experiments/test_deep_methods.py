@@ -25,7 +25,7 @@ def test_models_of_pypots_are_trained_once_and_see_only_what_they_may(monkeypatc
         method.fit(windows(300), windows(60), 1, never)
         trained = method._model
         method.fit(windows(300), windows(60), 1, gap)
-        assert method._model is trained, name
+        assert method._model is trained and method.samples == 15 * 300, name
         found = method.complete(hide(test, 1, gap), 1, gap)
         assert found.shape == (50, 1, 8, 2)
         assert np.allclose(found[:, :, gap], test[:, 2:][:, :, gap], atol=1e-5)  # what is seen comes back
@@ -33,10 +33,14 @@ def test_models_of_pypots_are_trained_once_and_see_only_what_they_may(monkeypatc
         assert wrong < 0.5 * np.square(test[:, 2:])[:, :, ~gap].mean(), name
 
 
-def test_without_pypots_one_line_says_so(monkeypatch, tiny_lab, tiny_options, capsys):
+def test_without_pypots_one_line_says_so(monkeypatch, own_lab, tiny_options, capsys):
     monkeypatch.setattr(baselines, "available", lambda: False)
-    (cell,) = baselines.cells(tiny_lab, tiny_options)
-    result = tiny_lab.store.result("baselines", cell.name, cell.options, cell.run)
-    assert capsys.readouterr().out.count(MISSING) <= 1 and "\n" not in MISSING
+    (cell,) = baselines.cells(own_lab, tiny_options)
+    result = own_lab.store.result("baselines", cell.name, cell.options, cell.run)
+    assert capsys.readouterr().out.count(MISSING) == 1 and "\n" not in MISSING
     assert set(plain_methods(0.1)) < set(result["methods"]) and "saits" not in result["methods"]
-    assert baselines.write([result], tiny_lab.store.folder / "baselines").endswith(f"\n{MISSING}\n")
+    seen = {name: sets["never"]["samples_seen"] for name, sets in result["methods"].items()}
+    assert (seen["last_value"], seen["ridge"], seen["pca"]) == (0, 60, 60)
+    assert (seen["hsp_sa"], seen["siha_paper"]) == (80, 240)  # ten steps of 8, of one network and of three
+    text = baselines.write([result], own_lab.store.folder / "baselines")
+    assert text.endswith(f"\n{baselines.OURS}\n\n{MISSING}\n") and "| 0 k | " in text

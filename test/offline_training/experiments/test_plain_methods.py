@@ -74,7 +74,7 @@ def test_a_ridge_is_that_of_the_normal_equations_with_more_features_than_windows
     ridge.fit(windows[:20], windows[20:25], 1, never)
     x, y = windows[:20, :4].reshape(20, -1), windows[:20, 4:].reshape(20, -1)
     centred = x - x.mean(0)
-    weights = np.linalg.solve(centred.T @ centred + ridge.penalty * np.eye(32), centred.T @ (y - y.mean(0)))
+    weights = np.linalg.solve(centred.T @ centred + ridge.choice * np.eye(32), centred.T @ (y - y.mean(0)))
     expected = (windows[25:, :4].reshape(5, -1) - x.mean(0)) @ weights + y.mean(0)
     found = ridge.complete(hide(windows[25:], 1, never), 1, never)
     assert np.allclose(found.reshape(5, -1), expected, atol=1e-8)
