@@ -150,7 +150,7 @@ class Intake:
     def _take(self, message: Any, place: Place, read: Reader, now: float, arrival: float) -> None:
         try:
             samples = read(message, place.agent)
-        except ValueError as error:
+        except ValueError as error:  # MalformedMessage is meant; what is not is as harmless
             return self._drop("malformed", str(error))
         header = getattr(message, "header", None)
         for sample in samples:

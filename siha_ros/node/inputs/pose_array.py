@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from siha_ros.node.inputs.sample import Input, Sample, points, quaternions
+from siha_ros.node.inputs.sample import Input, MalformedMessage, Sample, points, quaternions
 
 
 class PoseArrayInput(Input):
@@ -14,10 +14,10 @@ class PoseArrayInput(Input):
     type_name = "geometry_msgs/msg/PoseArray"
 
     def read(self, message: Any, agent: str) -> list[Sample]:
-        """The poses of all entries. Raises ValueError where there are more entries than names."""
+        """The poses of all entries. Raises MalformedMessage where there are more entries than names."""
         poses, agents = message.poses, self.names.listed or self.names.bundle
         if agents and len(poses) > len(agents):
-            raise ValueError(f"a PoseArray has {len(poses)} poses: expected at most {len(agents)}, one per agent")
+            raise MalformedMessage(f"a PoseArray has {len(poses)} poses: expected at most {len(agents)}, one per agent")
         names = list(agents[: len(poses)]) or [f"agent_{index}" for index in range(len(poses))]
         orientations = quaternions([pose.orientation for pose in poses])
         positions = points([pose.position for pose in poses])

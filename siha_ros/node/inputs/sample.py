@@ -42,6 +42,10 @@ class Sample:
     trusted: bool = False
 
 
+class MalformedMessage(ValueError):
+    """A message that cannot be read as it is: one line on what it has and what was expected."""
+
+
 class StreamNames(NamedTuple):
     """Names that are known before the first message.
 
@@ -97,7 +101,7 @@ class Input:
         self.names = names or StreamNames()
 
     def read(self, message: Any, agent: str) -> list[Sample]:
-        """The samples in a message; `agent` is the topic's where `per_agent`. Raises ValueError, in one line."""
+        """The samples in a message; `agent` is the topic's where `per_agent`. Raises MalformedMessage."""
         raise NotImplementedError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from siha_ros.node.inputs.sample import Input, Sample
+from siha_ros.node.inputs.sample import Input, MalformedMessage, Sample
 
 
 class SkeletonFrameInput(Input):
@@ -16,11 +16,11 @@ class SkeletonFrameInput(Input):
     topic = "skeleton"
 
     def read(self, message: Any, agent: str) -> list[Sample]:
-        """All joints. Raises ValueError where the arrays do not fit each other."""
+        """All joints. Raises MalformedMessage where the arrays do not fit each other."""
         joints, tracked, confidence = message.joints, message.tracked, message.confidence
         count = len(joints)
         if len(message.positions) != 3 * count or len(tracked) != count or len(confidence) not in (0, count):
-            raise ValueError(
+            raise MalformedMessage(
                 f"a SkeletonFrame has {count} joints, {len(message.positions)} positions, {len(tracked)} tracked and"
                 f" {len(confidence)} confidence: expected {3 * count}, {count} and 0 or {count}"
             )

@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from siha_ros.node.inputs.rotations import Floats, product, rotated
-from siha_ros.node.inputs.sample import Companion, Input, Sample, StreamNames, points, quaternions, seconds
+from siha_ros.node.inputs.sample import (
+    Companion,
+    Input,
+    MalformedMessage,
+    Sample,
+    StreamNames,
+    points,
+    quaternions,
+    seconds,
+)
 
 TF_TYPE = "tf2_msgs/msg/TFMessage"
 IDS_TYPE = "hri_msgs/msg/IdsList"
@@ -52,9 +61,9 @@ class TransformsInput(Input):
         ]
 
     def read(self, message: Any, agent: str) -> list[Sample]:
-        """The links that the message refreshes, one sample for each body. Raises ValueError where no name is known."""
+        """The links that the message refreshes, one sample for each body. MalformedMessage where no name is known."""
         if not self.names.known:
-            raise ValueError("frames of /tf cannot be told from others: expected their names in input.agents")
+            raise MalformedMessage("frames of /tf cannot be told from others: expected their names in input.agents")
         if len(self._links) > MOST_LINKS:
             self._make_room()
         moved = [self._put(transform, seconds(transform.header.stamp)) for transform in message.transforms]
