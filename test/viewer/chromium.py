@@ -39,7 +39,7 @@ def find() -> str | None:
 class Page:
     """One page of a fresh browser; a context manager that ends the browser."""
 
-    def __init__(self, url: str, width: int = 800, height: int = 500, timeout: float = 240.0) -> None:
+    def __init__(self, url: str, width: int = 800, height: int = 300, timeout: float = 240.0) -> None:
         from websockets.sync.client import connect
 
         self._timeout = timeout
