@@ -92,9 +92,15 @@ class GroupOutputs:
         self._outputs, self._group, self.slot, self._markers = outputs, group, slot, markers
         self._recovered: dict[str, Publisher[Any]] = {}
         self._topics: dict[str, str] = {}
+        self._closed = False
 
     def publish(self, scene: Scene) -> None:
-        """Publish a scene on every topic that is heard; ValueError, and nothing published, where one is not finite."""
+        """Publish a scene on every topic that is heard; ValueError, and nothing published, where one is not finite.
+
+        Nothing once it is closed: an estimate may have been under way for longer than anybody waits.
+        """
+        if self._closed:
+            return
         require_finite(scene.estimate)
         for publisher, make in self._outputs.makers.items():
             if publisher.get_subscription_count():
@@ -123,10 +129,13 @@ class GroupOutputs:
 
     def clear_markers(self) -> None:
         """Take what was drawn of the group off the screen; all that is there where it is the only one."""
+        if self._closed:
+            return
         self._outputs.markers.publish(self._markers.clear() if self._outputs.alone else self._markers.erase())
 
     def close(self) -> None:
         """Delete what was drawn, destroy the publishers of the recovered poses."""
+        self._closed = True
         self._outputs.markers.publish(self._markers.erase())
         for publisher in self._recovered.values():
             self._outputs.node.destroy_publisher(publisher)

@@ -8,8 +8,12 @@ import pytest
 
 pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
+from test_node_outputs import scene
+
 from siha_ros.node.discovery import Place
 from siha_ros.node.inputs import make_input
+from siha_ros.node.markers import MarkerScene
+from siha_ros.node.outputs import GroupOutputs
 from siha_ros.node.session import Session
 
 
@@ -58,3 +62,22 @@ def test_tf_is_forgotten_when_a_window_starts_anew():
     for resets, cleared in ((0, 0), (1, 1), (1, 1), (2, 2)):
         feed.window.resets = resets
         assert session._lookup("map", "camera", 10.0) == ("map", "camera", 10.0) and transforms.cleared == cleared
+
+
+def test_estimate_that_ends_after_all_was_closed_is_not_published():
+    class Publisher:
+        def __init__(self):
+            self.publish, self.sent = lambda message: self.sent.append(message), []
+
+        def get_subscription_count(self):
+            return 1
+
+    states, markers = Publisher(), Publisher()
+    outputs = SimpleNamespace(body=True, makers={states: lambda scene: "states"}, markers=markers, alone=True)
+    group = GroupOutputs(outputs, "", 0, MarkerScene(0.1, 0.5))
+    group.publish(scene())
+    assert len(states.sent) == len(markers.sent) == 1
+    group.close()
+    group.publish(scene())
+    group.clear_markers()
+    assert len(states.sent) == 1 and len(markers.sent) == 2  # the second deletes the first
