@@ -206,10 +206,14 @@ class Lab:
         return self.store.model(kind, self.key(setting), seeded(setting.seed, lambda: NRI(plan.nri)), train)
 
     def hsp_sa(
-        self, setting: Setting, encoder: str = "", make: Callable[[HSPConfig], HiddenStatePredictor] | None = None
+        self,
+        setting: Setting,
+        encoder: str = "",
+        make: Callable[[HSPConfig], HiddenStatePredictor] | None = None,
+        plan: TeamPlan | None = None,
     ) -> Trained[HiddenStatePredictor]:
-        """HSP-sa. make, with its name: another predictor in its place."""
-        plan = self.plan(setting)
+        """HSP-sa. make, with its name: another predictor in its place. plan: another one than the setting's."""
+        plan = plan or self.plan(setting)
 
         def train(network: HiddenStatePredictor, folder: Path) -> None:
             data, validation, hidden = self.data(setting), self.validation(setting), setting.hidden
@@ -217,7 +221,7 @@ class Lab:
                 "hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=setting.scale, seed=setting.seed
             )
 
-        options = self.key(setting) | {"encoder": encoder}
+        options = {"setting": asdict(setting), "plan": asdict(plan), "encoder": encoder}
         maker = make or HiddenStatePredictor
         return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
 

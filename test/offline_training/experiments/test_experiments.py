@@ -151,7 +151,10 @@ def test_without_hidden_targets(tiny_lab, tiny_options):
     fresh = {name.split("-")[0] for name in models(tiny_lab) - before}
     assert {"joint_random", "joint_pretrained", "frozen"} <= fresh
     rows = [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| 1 |")]
-    assert rows == ["joint_random", "joint_pretrained", "frozen", "supervised"]
+    assert rows == ["joint_random", "joint_pretrained", "frozen", "supervised", "supervised_as_long"]
+    seen = {one["variant"]: one["cost"] for one in results(tiny_lab, "unsupervised")}
+    assert seen["supervised_as_long"]["samples_seen"] == seen["frozen"]["samples_seen"]
+    assert seen["supervised_as_long"]["model"] != seen["supervised"]["model"]
 
 
 @pytest.mark.data
