@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 from siha_ros.replay.stream import Withheld
 from siha_ros.window.grid import STAMP_TOLERANCE
 from siha_ros.window.sliding_window import SlidingWindow
-from siha_ros.window.visibility import Cause, unseen_causes
 
 
 class RecordingWindow(SlidingWindow):
-    """A window that also keeps every usable sample that it was ever given.
+    """A window that also keeps every sample that it has ever believed.
 
     Attributes:
         tracks: of each agent rows of stamp, time of recording (s) and position (m), flat.
@@ -27,34 +25,13 @@ class RecordingWindow(SlidingWindow):
         self.tracks: dict[str, array[float]] = {}
         self._went_back = ""
 
-    def add_frame(
-        self,
-        stamp: float,
-        positions: NDArray[np.float64],
-        tracked: NDArray[np.bool_] | None = None,
-        *,
-        names: Sequence[str] | None = None,
-        now: float | None = None,
-        **samples: Any,
-    ) -> None:
-        """As that of SlidingWindow; `now` is the time of recording."""
-        super().add_frame(stamp, positions, tracked, names=names, now=now, **samples)
-        named = self.names if names is None else names
-        seen = np.ones(len(named), dtype=bool) if tracked is None else tracked
-        causes = unseen_causes(
-            positions,
-            seen,
-            samples.get("orientations"),
-            samples.get("confidence"),
-            trusted=samples.get("trusted", True) or not self.parameters.zero_is_unseen,
-            min_confidence=self.parameters.min_confidence,
-        )
-        good = causes == Cause.SEEN
-        recorded = stamp if now is None else now
-        for row in np.flatnonzero(good).tolist():
-            if not self.fixed or named[row] in self.names:
-                track = self.tracks.setdefault(named[row], array("d"))
-                track.extend((stamp, recorded, *positions[row, : self.dims].tolist()))
+    def _keep(self, index: NDArray[np.int64], rows: NDArray[np.int64], frame: Any) -> None:
+        """As that of SlidingWindow, which hands on what it has judged to be seen where it is."""
+        super()._keep(index, rows, frame)
+        recorded = frame.stamp if np.isnan(self._arrival) else self._arrival
+        for agent, row in zip(index.tolist(), rows.tolist(), strict=True):
+            track = self.tracks.setdefault(self.names[agent], array("d"))
+            track.extend((frame.stamp, recorded, *frame.positions[row, : self.dims].tolist()))
 
     def reset(self, reason: str = "asked for") -> None:
         """As that of SlidingWindow."""

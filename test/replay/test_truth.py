@@ -52,6 +52,20 @@ def test_a_window_keeps_what_can_be_used():
     assert truth.loss("a", Withheld(frozenset("a"), 1.6, 1.7)) == (1.0, 1.2)
 
 
+def test_jumps_and_poses_that_repeat_while_others_move_are_no_truth():
+    window = RecordingWindow(0.1, 3, 2, ["a", "b"])
+    for tick in range(30):
+        positions = np.array([[0.02 * tick, 0.0, 1.0], [0.02 * tick, 5.0, 1.0]])
+        if tick == 10:
+            positions[0, 0] += 50.0
+        if tick in (20, 21):
+            positions[1, 0] = 0.02 * 19
+        window.add_frame(10.0 + 0.02 * tick, positions, trusted=False)
+    times = 10.0 + 0.02 * np.arange(30)
+    for name in ("a", "b"):
+        assert window.truth().at(name, times)[:, 0] == pytest.approx(times - 10.0)
+
+
 def test_a_bag_in_which_time_goes_back_is_no_truth():
     window = RecordingWindow(0.1, 3, 2, ["a"])
     for stamp in (10.0, 10.1, 1.0, 1.1, 1.5, 1.6):
