@@ -113,17 +113,21 @@ def _listening(options: argparse.Namespace, ros_arguments: list[str], state: Sce
     executor = SingleThreadedExecutor()
     executor.add_node(node)
 
+    stop = threading.Event()
+
     def listen() -> None:
         with contextlib.suppress(ExternalShutdownException):
-            executor.spin()
+            while not stop.is_set():
+                executor.spin_once(timeout_sec=0.1)
 
     listener = threading.Thread(target=listen, name="siha_viewer_ros")
     listener.start()
     try:
         yield
     finally:
-        executor.shutdown()
+        stop.set()
         listener.join()
+        executor.shutdown()  # not while it spins: what just arrives would find it half taken down
         node.destroy_node()
         rclpy.try_shutdown()
 
