@@ -75,6 +75,7 @@ class Session:
             outputs.close,
         )
         self._subscriptions: dict[str, Any] = {}  # by topic
+        self._gone: dict[str, float] = {}  # by topic: since when it has had no publisher, s
         self._transforms: TransformBuffer | None = None
         self._tf_is_wanted, self._resets = False, 0
         if find_spec("tf2_ros") is not None:
@@ -166,6 +167,7 @@ class Session:
                 troubles |= self._accompany(place, graph)
             if place.agent and (publishers := self._node.count_publishers(topic)) > 1:
                 troubles[f"publishers of {topic}"] = f"{publishers} publishers on {topic}: expected one per agent"
+        self._leave({place.topic for place in places})
         troubles |= {f"QoS of {topic}": text for topic, (text, qos) in self._unfit.items() if self._unheard(topic, qos)}
         self._say(troubles)
         if self.intake.received:
@@ -182,6 +184,17 @@ class Session:
             return [Place(template.replace(AGENT, agent), agent) for agent in listed]
         found = [place for place in matching(template, graph) if not listed or place.agent in ("", *listed)]
         return [place for place in found if self._node.count_publishers(place.topic)]
+
+    def _leave(self, wanted: set[str]) -> None:
+        """Unsubscribe from what has long had no publisher: agents and groups may come and go without end."""
+        now = time.monotonic()
+        for topic in list(self._subscriptions):
+            if topic in wanted or self._node.count_publishers(topic):
+                self._gone.pop(topic, None)
+            elif now - self._gone.setdefault(topic, now) > self._parameters.groups_forget_after:
+                self._node.destroy_subscription(self._subscriptions.pop(topic))
+                self._gone.pop(topic)
+                self._unfit.pop(topic, None)
 
     def _say(self, troubles: dict[str, str]) -> None:
         """Warn of what is wrong with topics now; what was and is no longer has ended."""

@@ -43,6 +43,21 @@ def test_companion_topics_are_subscribed_to_where_they_are_and_what_is_missing_i
     assert troubles["type of /humans/bodies/tracked"].startswith("/humans/bodies/tracked is not read: messages of type")
 
 
+def test_topics_that_nobody_publishes_on_are_left():
+    destroyed, publishers = [], {"/a/pose": 1}
+    node = SimpleNamespace(
+        count_publishers=lambda topic: publishers.get(topic, 0), destroy_subscription=destroyed.append
+    )
+    topics = {topic: topic for topic in ("/a/pose", "/b/pose", "/listed/pose")}
+    parameters = SimpleNamespace(groups_forget_after=0.0)
+    session = bare(_node=node, _parameters=parameters, _subscriptions=topics, _gone={}, _unfit={"/b/pose": ()})
+    session._leave({"/listed/pose"})
+    assert not destroyed  # not long enough yet
+    session._leave({"/listed/pose"})
+    assert destroyed == ["/b/pose"] and list(session._subscriptions) == ["/a/pose", "/listed/pose"]
+    assert not session._gone and not session._unfit
+
+
 def test_tf_is_forgotten_when_a_window_starts_anew():
     class Transforms:
         cleared = 0
