@@ -99,6 +99,7 @@ class Intake:
         self._open_window, self._parameters, self._warn = open_window, parameters, warn
         self._default_group = default_group
         self._inbox: deque[tuple[Any, Place, Reader, float, float] | None] = deque(maxlen=INBOX)
+        self._reset_fell_out = False
         self._said: set[tuple[str, str]] = set()
         self.source: Input | None = None
         self.lookup: Lookup = no_transform
@@ -131,6 +132,7 @@ class Intake:
         self.received += 1
         if len(self._inbox) == INBOX:
             self.dropped["inbox full"] += 1
+            self._reset_fell_out |= self._inbox[0] is None
         self._inbox.append((message, Place("", agent, group), read, now, arrival))
 
     def push_reset(self) -> None:
@@ -139,13 +141,19 @@ class Intake:
 
     def drain(self) -> None:
         """Move what is in the inbox now into the windows; what a flood brings meanwhile waits for the next call."""
+        if self._reset_fell_out:
+            self._reset_fell_out = False
+            self._reset()
         for _ in range(len(self._inbox)):
             entry = self._inbox.popleft()
             if entry is None:
-                for feed in self.feeds.values():
-                    feed.window.reset("asked for by ~/reset")
+                self._reset()
             else:
                 self._take(*entry)
+
+    def _reset(self) -> None:
+        for feed in self.feeds.values():
+            feed.window.reset("asked for by ~/reset")
 
     def _take(self, message: Any, place: Place, read: Reader, now: float, arrival: float) -> None:
         try:

@@ -412,6 +412,18 @@ def test_newest_arrival_belongs_to_the_newest_stamp():
     assert case.feed.newest_arrival == 502.0
 
 
+def test_reset_is_not_lost_in_a_flood():
+    case = Case()
+    case.send(pose_stamped(stamp=10.0))
+    case.intake.push_reset()
+    for tick in range(INBOX):
+        case.intake.push(pose_stamped(stamp=10.0 + 1e-4 * tick), "r2", 0.0, 0.0)
+    case.intake.drain()
+    assert case.window.names == ["r2"] and case.window.resets == 1
+    case.intake.drain()
+    assert case.window.resets == 1
+
+
 def test_reset_is_taken_in_its_turn():
     case = Case()
     case.intake.push(pose_stamped(stamp=10.0), "r1", 0.0, 0.0)
