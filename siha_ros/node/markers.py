@@ -45,6 +45,8 @@ class MarkerScene:
 
     def message(self, scene: Scene) -> Any:
         """The markers of a scene, and the deletion of those that the scene before had and this one has not."""
+        there = set(scene.estimate.names)
+        self._ids = {name: number for name, number in self._ids.items() if name in there}
         markers = [*self._agents(scene), *self._edges(scene), *self._forecasts(scene)]
         drawn = {(marker.ns, marker.id) for marker in markers}
         gone = [
@@ -73,7 +75,11 @@ class MarkerScene:
         return marker
 
     def _id(self, name: str) -> int:
-        return self._ids.setdefault(name, len(self._ids))
+        """The agent's number, which it keeps while it is there; then it is another's."""
+        if name not in self._ids:
+            taken = set(self._ids.values())
+            self._ids[name] = next(number for number in range(len(taken) + 1) if number not in taken)
+        return self._ids[name]
 
     def _agents(self, scene: Scene) -> list[Any]:
         estimate, dims = scene.estimate, scene.estimate.positions.shape[-1]

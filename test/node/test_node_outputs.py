@@ -303,6 +303,15 @@ def test_spread_of_a_joint_is_a_ball_of_radius_position_95():
     assert (spread.scale.x, spread.scale.y, spread.scale.z) == (1.2, 1.2, 1.2)
 
 
+def test_ids_of_markers_do_not_pile_up_where_names_come_and_go():
+    drawn = MarkerScene(size=0.2, edge_threshold=0.5)
+    for number in range(50):
+        found = scene()
+        found.estimate.names[1:] = [f"ghost_{number}", "c"]
+        ids = [m.id for m in drawn.message(found).markers if m.ns == "agents" and m.action == m.ADD]
+        assert ids == [0, 1, 2] and len(drawn._ids) == 3
+
+
 def test_marker_that_is_gone_is_deleted_once():
     drawn = MarkerScene(size=0.2, edge_threshold=0.5)
     drawn.message(scene())
