@@ -17,7 +17,8 @@ from offline_training.experiments.table1 import COLUMNS, PAPER
 def test_windows_are_normalised_and_splits_apart(name):
     train, test = (SYSTEMS[name].windows(split, 40, 6, 60, 0) for split in ("train", "test"))
     states = train.states(slice(None), 5)
-    assert states.shape == (40, 6, 60, SYSTEMS[name].features) and states.abs().max() <= 1.05 and states.std() > 0.1
+    assert states.shape == (40, 6, 60, SYSTEMS[name].features) and states.std() > 0.1
+    assert states[:, :, :50].abs().max() <= 1.05  # of Kuramoto what comes later is scaled by these
     assert not torch.allclose(states, test.states(slice(None), 5))
     assert torch.equal(train.edges, train.edges.transpose(1, 2)) and train.edges.float().mean() > 0.2
     turned = train.states(torch.arange(40), 5, torch.Generator().manual_seed(0))
