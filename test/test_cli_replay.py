@@ -80,7 +80,7 @@ def test_the_outputs_stand_beside_the_inputs(bag, bundle, storage, tmp_path, cap
     time = stamp.sec + 1e-9 * stamp.nanosec - BEGIN
     poses = [message.pose.position for moment, message in found["/robot_1/pose"] if abs(moment - time) < 1e-4]
     assert (seen.pose.position.x, seen.pose.position.y) == pytest.approx((poses[0].x, poses[0].y), abs=1e-5)
-    assert seen.pose.orientation.w == 1.0
+    assert seen.pose.orientation.w == pytest.approx(1.0)
 
 
 def test_same_bag_same_bytes(bag, bundle, tmp_path):

@@ -168,6 +168,7 @@ def test_a_whole_evaluation_has_the_keys_of_the_schema(estimator):
     assert result["seed"] == 7 and result["samples"] == 3
 
 
-def test_agents_never_seen_are_completed_by_the_papers_loop(estimator):
+def test_agents_never_seen_that_nothing_explains_are_completed_by_the_papers_loop(estimator, monkeypatch):
+    monkeypatch.setattr("siha_ros.estimator.EXPLAINED", -1.0)
     methods = evaluate(estimator.bundle, recording(), HIDDEN, {"siha": estimator}, data="", seed=0)["methods"]
     assert np.isclose(methods["siha"]["mse_hsp_mean"], methods["siha_paper"]["mse_hsp_mean"], rtol=1e-3)
