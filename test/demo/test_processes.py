@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 
 
 POLITE = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell inherits it ignored
 print("here", *sys.argv[1:], flush=True)
 time.sleep(60)
 """
