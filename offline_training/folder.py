@@ -37,6 +37,7 @@ from offline_training.team import (
     save_team,
     train_team,
     training_record,
+    unseen_tables,
     validation_metrics,
     window_errors,
 )
@@ -97,7 +98,7 @@ def train_folder(
     history = replace(validation, positions=validation.positions[:, :, : spec.window])
     modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed)
     noise = measure_noise(modules, history)
-    errors = window_errors(modules, test, noise)
+    errors = window_errors(modules, test) | unseen_tables(modules, test, noise)
     plot_curves(work)
     command = f"siha train {source} --seed {seed}"
     trials = sorted({Path(grid.source).name for grid in parts.training})

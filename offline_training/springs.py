@@ -19,6 +19,7 @@ from offline_training.team import (
     save_team,
     train_team,
     training_record,
+    unseen_tables,
     validation_metrics,
     window_errors,
 )
@@ -92,7 +93,9 @@ def finish_bundle(
     log. command: what made them."""
     validation = springs_windows(kind, "validation", 1000, future=HORIZON, seed=seed)
     noise = measure_noise(modules, validation)
-    errors = window_errors(modules, validation, noise)
+    errors = window_errors(modules, validation)
+    if kind != "any":  # of that, runs tell more
+        errors |= unseen_tables(modules, validation, noise)
     plot_curves(work)
     training = training_record(work, command, f"simulated springs, set {kind}", seed, [])
     metrics = {"validation": validation_metrics(work)}

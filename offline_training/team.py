@@ -345,17 +345,14 @@ def robust_mean(squared: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def window_errors(modules: TeamModules, validation: TeamWindows, noise: dict[str, Tensor]) -> dict[str, ErrorTable]:
-    """Deviations from validation windows with a future: of agents never seen where the dynamics explain the others
-    ("solved") and where they do not ("hsp": the paper's guess; and "siha" until losses were measured), of a forecast by
-    seconds ahead, of constant velocity by seconds since a loss. noise: of :func:`measure_noise`."""
+def window_errors(modules: TeamModules, validation: TeamWindows) -> dict[str, ErrorTable]:
+    """Deviations from validation windows with a future: of the paper's guess ("hsp", and "siha" until losses were
+    measured), of a forecast by seconds ahead, of constant velocity by seconds since a loss."""
     hidden, scale, dt = max(modules.hsp_sa), validation.scale, validation.dt
     states = validation.states(slice(None), validation.agents - hidden)
     past, future = states[:, :, : validation.history], states[:, :, validation.history :]
     horizon, dims = future.shape[2], validation.features // 2
-    unseen, solved = (
-        error[:, :, -1, :dims] * scale.position for error in unseen_errors(modules, past[:SOLVED_FROM], hidden, noise)
-    )
+    unseen = guess_errors(modules, past, hidden)[:, :, -1, :dims].flatten(0, 1) * scale.position
     ahead = torch.cat([modules.nri.forecast(x[:, :, -1], modules.nri.graph(x), horizon) for x in past.split(CHUNK)])
     seconds = torch.arange(1, horizon + 1) * dt
     positions, velocities = scale.split(past[:, :, -1:])
@@ -366,16 +363,29 @@ def window_errors(modules: TeamModules, validation: TeamWindows, noise: dict[str
         times = seconds.expand(error.shape[:-1]).flatten()
         return error_table(times.numpy(), error.flatten(0, -2).numpy())
 
-    hsp, found = (
-        error_table(np.full(len(error), 0.05), error.numpy()) for error in (unseen.flatten(0, 1), solved.flatten(0, 1))
-    )
+    hsp = error_table(np.full(len(unseen), 0.05), unseen.numpy())
     return {
         "siha": hsp,
         "hsp": hsp,
-        "solved": found,
         "forecast": by_time(scale.split(ahead)[0] - true),
         "constant_velocity": by_time(straight - true),
     }
+
+
+def unseen_tables(modules: TeamModules, validation: TeamWindows, noise: dict[str, Tensor]) -> dict[str, ErrorTable]:
+    """Deviations of agents never seen in single windows, in place of those of :func:`window_errors`: where the dynamics
+    explain the others ("solved"), and where they do not ("hsp", and "siha" until losses were measured). noise: of
+    :func:`measure_noise`."""
+    hidden, dims = max(modules.hsp_sa), validation.features // 2
+    states = validation.states(slice(None), validation.agents - hidden)[:SOLVED_FROM, :, : validation.history]
+    hsp, solved = (
+        error_table(np.full(len(error), 0.05), error.numpy())
+        for error in (
+            (kind[:, :, -1, :dims] * validation.scale.position).flatten(0, 1)
+            for kind in unseen_errors(modules, states, hidden, noise)
+        )
+    )
+    return {"siha": hsp, "hsp": hsp, "solved": solved}
 
 
 # the bundle

@@ -89,11 +89,11 @@ def _reproduce(options: argparse.Namespace) -> None:
     from offline_training.experiments.cells import Options
     from offline_training.experiments.lab import Lab
     from offline_training.experiments.queue import scaled, work
+    from siha_ros.estimator import choose_device
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("--device cuda: PyTorch finds no GPU here")
+    choose_device(options.device)  # raises where there is none
     if options.data is not None and not options.data.is_dir():
         raise ValueError(f"--data {options.data}: no such folder")
     names = list(EXPERIMENTS) if "all" in options.experiment else list(dict.fromkeys(options.experiment))

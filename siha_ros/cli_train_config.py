@@ -92,10 +92,11 @@ def _device(name: str) -> str:
     """The device of this process. Raises ValueError for one that is not there."""
     import torch
 
+    from siha_ros.estimator import choose_device
+
     if name == "cpu":
         return name
-    if not torch.cuda.is_available():
-        raise ValueError("--device cuda: PyTorch finds no CUDA device here")
+    choose_device(name)  # raises where there is none
     own = int(os.environ.get("LOCAL_RANK", "0"))
     torch.cuda.set_device(own)
     return f"cuda:{own}"

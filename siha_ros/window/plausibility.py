@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.window.visibility import Cause, VisibilityParameters
+from siha_ros.window.visibility import Cause, PerAgent, VisibilityParameters
 
 NEAR = 0.25  # of the way to its own place: an agent that is so near to another's has taken that
 SHORTEST_STEP = 2e-3  # s: over less, stamps tell no velocity
 REPEATED = 7  # values that must all be the same: position and quaternion
 
 
-class Plausibility:
+class Plausibility(PerAgent):
     """Judges the samples of a group's agents, which must come in the order of their stamps.
 
     Attributes (one row per agent):
@@ -28,23 +28,10 @@ class Plausibility:
     """
 
     def __init__(self, parameters: VisibilityParameters, agents: int = 0) -> None:
-        self.parameters = parameters
+        super().__init__(parameters)
         self.values, self.changed = np.full((agents, REPEATED), np.nan), np.full(agents, np.nan)
         self.track = np.full((agents, 2, 4), np.nan)
         self.gated, self.elsewhere = np.zeros(agents, dtype=np.int8), np.full((agents, 3), np.nan)
-
-    def grow(self, agents: int) -> None:
-        """Make room for agents that joined."""
-        fresh = Plausibility(self.parameters, agents - len(self.gated))
-        for name, array in vars(fresh).items():
-            if name != "parameters":
-                setattr(self, name, np.concatenate([getattr(self, name), array]))
-
-    def keep(self, agents: NDArray[np.int64]) -> None:
-        """Forget all agents but those."""
-        for name, array in vars(self).items():
-            if name != "parameters":
-                setattr(self, name, array[agents])
 
     def restart(self, index: NDArray[np.int64]) -> None:
         """Believe the next sample of each of these agents, wherever it is."""

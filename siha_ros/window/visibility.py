@@ -135,7 +135,27 @@ def valid_orientations(orientations: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray((largest > 1e-3) & (largest < 1e3))
 
 
-class Visibility:
+class PerAgent:
+    """Parameters and, in every other attribute, an array with one row per agent."""
+
+    def __init__(self, parameters: VisibilityParameters, agents: int = 0) -> None:
+        self.parameters = parameters
+
+    def grow(self, agents: int) -> None:
+        """Make room for agents that joined."""
+        now = next(len(array) for name, array in vars(self).items() if name != "parameters")
+        for name, fresh in vars(type(self)(self.parameters, agents - now)).items():
+            if name != "parameters":
+                setattr(self, name, np.concatenate([getattr(self, name), fresh]))
+
+    def keep(self, agents: NDArray[np.int64]) -> None:
+        """Forget all agents but those."""
+        for name, array in vars(self).items():
+            if name != "parameters":
+                setattr(self, name, array[agents])
+
+
+class Visibility(PerAgent):
     """Who of a group's agents is shown (believed to be seen), since when not, and why.
 
     Arrays have one entry per agent:
@@ -149,7 +169,7 @@ class Visibility:
     """
 
     def __init__(self, parameters: VisibilityParameters, agents: int = 0) -> None:
-        self.parameters = parameters
+        super().__init__(parameters)
         self.shown = np.zeros(agents, dtype=bool)
         self.ever_shown = np.zeros(agents, dtype=bool)
         self.last_message = np.full(agents, np.nan)
@@ -161,19 +181,6 @@ class Visibility:
         self.run_count = np.zeros(agents, dtype=np.int64)
         self.bad_count = np.zeros(agents, dtype=np.int64)
         self.cause = np.full(agents, Cause.SILENT, dtype=np.int8)
-
-    def grow(self, agents: int) -> None:
-        """Make room for agents that joined."""
-        fresh = Visibility(self.parameters, agents - len(self.shown))
-        for name, array in vars(fresh).items():
-            if name != "parameters":
-                setattr(self, name, np.concatenate([getattr(self, name), array]))
-
-    def keep(self, agents: NDArray[np.int64]) -> None:
-        """Forget all agents but those."""
-        for name, array in vars(self).items():
-            if name != "parameters":
-                setattr(self, name, array[agents])
 
     def silence(self, newest: float, resumed: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Hide the agents that have been without a good sample for too long.
