@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Any, NoReturn
 
 # Before anything starts its threads: one window is too small to share, and idle threads that spin for work take the
@@ -16,9 +17,23 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  #
 
 from siha_ros.node.siha_node import Loader, SihaNode, load  # noqa: E402
 
+SLICE = 0.02  # s over which the executor's share is looked at
+SHARE = 0.5  # of the time that messages may take; where a flood would take more, the middleware drops the oldest
+
 
 class Stop(BaseException):
     """Raised in the main thread by the first SIGINT or SIGTERM."""
+
+
+def spin(executor: SingleThreadedExecutor) -> None:
+    """Spin, but rest for as long as was worked where messages come without a pause: taking them holds the interpreter,
+    and the worker would wait for it at every step of an estimate."""
+    worked, began = time.thread_time(), time.monotonic()
+    while executor.context.ok():
+        executor.spin_once()
+        if (passed := time.monotonic() - began) > SLICE:
+            time.sleep(max(0.0, (time.thread_time() - worked) / SHARE - passed))
+            worked, began = time.thread_time(), time.monotonic()
 
 
 def main(args: list[str] | None = None, loader: Loader = load) -> NoReturn:
@@ -42,7 +57,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> NoReturn:
         executor.add_node(node)
         if node.get_parameter("autostart").value is not False:  # a value of a wrong type is said by configure
             node.start()
-        executor.spin()
+        spin(executor)
     except (Stop, ExternalShutdownException):
         pass
     except Exception:

@@ -312,8 +312,9 @@ class Team(Player):
             message.header.stamp, message.header.frame_id = stamp(moment + self.shift), "world"
             pose = message.pose if self.kind is PoseStamped else message.pose.pose
             pose.position.x, pose.position.y, pose.position.z = self.position(index, moment)
-            if name not in self.silent and (message := self.edit(name, message)) is not None:
-                self.publishers[name].publish(message)
+            publisher = self.publishers.get(name)  # a test may have destroyed it
+            if publisher and name not in self.silent and (message := self.edit(name, message)) is not None:
+                publisher.publish(message)
 
     def close(self) -> None:
         super().close()
