@@ -17,7 +17,7 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  #
 
 from siha_ros.node.siha_node import Loader, SihaNode, load  # noqa: E402
 
-SLICE = 0.02  # s over which the executor's share is looked at
+SLICE = 0.02  # s over which the executor's share is looked at; it never rests for longer
 SHARE = 0.5  # of the time that messages may take; where a flood would take more, the middleware drops the oldest
 
 
@@ -32,7 +32,7 @@ def spin(executor: SingleThreadedExecutor) -> None:
     while executor.context.ok():
         executor.spin_once()
         if (passed := time.monotonic() - began) > SLICE:
-            time.sleep(max(0.0, (time.thread_time() - worked) / SHARE - passed))
+            time.sleep(min(max(0.0, (time.thread_time() - worked) / SHARE - passed), SLICE))
             worked, began = time.thread_time(), time.monotonic()
 
 
