@@ -76,19 +76,28 @@ def infer(
         raise RecordingError("no agent has two samples")
     dt = dt or max(interval, DT)
     grids = [to_grid(recording, dt) for recording in recordings]
-    most = 0
     for frames in (window,) if window else FRAME_CHOICES:
         together = agents_together(grids, frames)
-        most = max(most, int(together.max(initial=0)))
         team = agents or _team([len(grid.names) for grid in grids], together)
         if team >= FEWEST and int((together >= team).sum()) >= LEAST_STARTS:
             counts = tuple(range(1, min(hidden, team - FEWEST + 1) + 1))
             return TeamSpec(1 / interval, dt, dims.pop(), team, frames, max(1, frames // 2), counts), grids
-    wanted = f"at least {LEAST_STARTS} windows of {window or FRAME_CHOICES[-1]} frames of {dt:.3g} s"
-    raise RecordingError(
-        f"too little to train on: expected {wanted} in which {agents or FEWEST} or more agents are seen throughout;"
-        f" at most {most} are seen together"
+    raise RecordingError(f"too little to train on: {_lacking(grids, dt, window or FRAME_CHOICES[-1], agents)}")
+
+
+def _lacking(grids: Sequence[Grid], dt: float, frames: int, agents: int | None) -> str:
+    """Why these are too few windows, and which length there would be enough of."""
+    together, team = agents_together(grids, frames), agents or FEWEST
+    most = max(int(grid.known.sum(0).max(initial=0)) for grid in grids)
+    if most < max(team, FEWEST):
+        return f"at most {most} agents are seen at once, expected {max(team, FEWEST)} or more"
+    enough = int((together >= team).sum())
+    line = (
+        f"{enough} windows of {frames} frames of {dt:.3g} s in which {team} or more agents are seen throughout,"
+        f" expected {LEAST_STARTS} or more"
     )
+    shorter = int((agents_together(grids, LEAST_FRAMES) >= team).sum())
+    return line + (f" (--window {LEAST_FRAMES}: {shorter})" if frames > LEAST_FRAMES else "")
 
 
 def _team(sizes: list[int], together: np.ndarray) -> int:

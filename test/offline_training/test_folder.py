@@ -71,7 +71,7 @@ def test_a_folder_is_told_from_a_name():
 def test_what_cannot_be_trained_on_is_one_line(tmp_path, capsys):
     folder, _ = write_team(tmp_path / "team", runs=1, frames=30)
     for arguments, message in (
-        ([folder], "siha: too little to train on: expected at least 200 windows of 20 frames of 0.1 s in which 4"),
+        ([folder], "siha: too little to train on: 11 windows of 20 frames of 0.1 s in which 4 or more agents"),
         ([tmp_path / "none"], "siha: "),
         ([folder, "--names", "r0,r9"], "no agent r9, it has r0, r1, r2, r3"),
     ):
