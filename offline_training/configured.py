@@ -1,5 +1,5 @@
-"""``siha train CONFIG.yaml``: the networks of an experiment, from its config to their weights and a record of how they
-came to be.
+"""``siha train CONFIG.yaml``: the networks of an experiment, from its config to their weights, a record of how they
+came to be, and a bundle where the node can use one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ from offline_training.config import BODY, TrainConfig, changed
 from offline_training.datasets.benchmarks import SYSTEMS, BodyScale, StateWindows, body_state_windows
 from offline_training.datasets.body import limbs
 from offline_training.datasets.cmu_mocap import load_subject
+from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import write_atomically
 from offline_training.stages.progress import say, writer_type
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
+
+FINISHING = 0.1  # of a budget, for the bundle
+FINISHED = 300.0  # s that a bundle takes after training, about
 
 
 def train_config(
@@ -34,14 +38,15 @@ def train_config(
     most: float = 1.0,
     device: str = "cpu",
     compiled: bool = False,
+    out: Path | None = None,
 ) -> dict[str, Any]:
     """Train in ``work``, going on from the checkpoints there.
 
     data: folder of motion capture, for the system cmu. budget: seconds that all of it may take, at most ``most`` times
     the config's schedule; what a first call chose for it is kept in ``budget.json``. device, compiled: as in
-    :func:`train_team`. Writes ``weights/NAME`` (safetensors) of each network, ``result.json`` and curves; returns the
-    content of ``result.json``: the config and, by stage, what its last validation said and what it cost. Of several
-    processes the first one writes.
+    :func:`train_team`. out: a bundle, for a config without :func:`no_bundle`. Writes ``weights/NAME`` (safetensors) of
+    each network, ``result.json`` and curves; returns the content of ``result.json``: the config and, by stage, what its
+    last validation said and what it cost. Of several processes the first one writes.
     """
     if config.system != BODY and data is not None:
         raise ValueError(f"--data: the data of {config.system} are simulated")
@@ -51,17 +56,39 @@ def train_config(
         raise ValueError("--compile: goes with one process")
     if processes.number() == 0:
         writer_type()  # says now what it has to say, not while the pace is measured
+    bundled = out is not None and not no_bundle(config)
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
     processes.agreed(lambda: claim(work, **noted))
     if budget is not None:
-        config = fit_budget(config, work, data, budget, most, device, compiled)
+        left = budget * (1 - FINISHING) if bundled else budget
+        config = fit_budget(config, work, data, left, most, device, compiled)
     training, validation, hidden = load_windows(config, data)
     plan = config.plan(len(training), training.agents, hidden, len(validation))
     modules = train_team(
         plan, training, validation, work, scale=1.0, seed=config.seed, device=device, compiled=compiled
     )
     windows = {"training": len(training), "validation": len(validation)}
-    return processes.agreed(lambda: _write(work, modules, {"config": asdict(config), "windows": windows}))
+
+    def finish() -> dict[str, Any]:
+        result = _write(work, modules, {"config": asdict(config), "windows": windows})
+        if out is not None and bundled:
+            share = 1.0 if budget is None else min(1.0, FINISHING * budget / FINISHED)
+            agents, command = training.agents, f"siha train springs.yaml --set hidden={hidden}"
+            finish_bundle("fresh", out, work, modules, command, seed=config.seed, agents=agents, share=share)
+        return result
+
+    return processes.agreed(finish)
+
+
+def no_bundle(config: TrainConfig) -> str:
+    """Why the node could not use these networks, in a few words; empty where it can."""
+    if config.system == BODY:
+        return "they know one limb, in the frame of the room; siha train body makes one of a body"
+    if config.system == "kuramoto":
+        return "oscillators have no positions"
+    if config.nri.get("edge_types", 2) != 2 or not config.nri.get("skip_first", True):
+        return "the node's estimator takes the first of two edge types for none, here it acts"
+    return ""
 
 
 def _write(work: Path, modules: TeamModules, made: dict[str, Any]) -> dict[str, Any]:

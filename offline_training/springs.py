@@ -12,6 +12,8 @@ from offline_training.datasets.simulated import APART, FRAMES, HORIZON, SPRINGS_
 from offline_training.stages.logs import claim, plot_curves
 from offline_training.systems.springs import FRAME_DT
 from offline_training.team import (
+    FEWEST_WINDOWS,
+    SOLVED_FROM,
     TeamModules,
     TeamPlan,
     measure_noise,
@@ -30,6 +32,7 @@ from siha_ros.model.nri import NRIConfig
 from siha_ros.replay.losses import error_tables, never_seen_tables, run_losses
 
 AGENTS, FEATURES = 7, 4
+CHECKS = 1000  # validation windows that deviations are measured on
 STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
     "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500},
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
@@ -87,19 +90,31 @@ def train_bundle(
 
 
 def finish_bundle(
-    kind: str, out: Path, work: Path, modules: TeamModules, command: str, *, seed: int, losses: int
+    kind: str,
+    out: Path,
+    work: Path,
+    modules: TeamModules,
+    command: str,
+    *,
+    seed: int,
+    losses: int = 0,
+    agents: int = AGENTS,
+    share: float = 1.0,
 ) -> Path:
     """Write the bundle of trained networks: deviations and figures from validation data, what each stage cost from its
-    log. command: what made them."""
-    validation = springs_windows(kind, "validation", 1000, future=HORIZON, seed=seed)
+    log. command: what made them. losses: of the set "any". share: of the windows that deviations are measured on; all
+    of them take some four minutes of a CPU core."""
+    checks, solved = (max(FEWEST_WINDOWS, round(share * most)) for most in (CHECKS, SOLVED_FROM))
+    frames = modules.nri.config.frames
+    validation = springs_windows(kind, "validation", checks, agents=agents, frames=frames, future=HORIZON, seed=seed)
     noise = measure_noise(modules, validation)
     errors = window_errors(modules, validation)
     if kind != "any":  # of that, runs tell more
-        errors |= unseen_tables(modules, validation, noise)
+        errors |= unseen_tables(modules, validation, noise, solved)
     plot_curves(work)
     training = training_record(work, command, f"simulated springs, set {kind}", seed, [])
     metrics = {"validation": validation_metrics(work)}
-    save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
+    save_springs_bundle(out, kind, agents, modules, noise, errors, metrics, training)
     if kind == "any":  # the deviations of a live node: many losses through the estimator that the bundle makes
         estimator = load_estimator(out, "cpu")
         runs = chain.from_iterable(
@@ -117,13 +132,14 @@ def finish_bundle(
         errors |= error_tables(measured)
         unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", (seed + 3) % APART)
         errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=2.5, seconds=12.0, seed=seed)
-        save_springs_bundle(out, kind, modules, noise, errors, metrics, training)
+        save_springs_bundle(out, kind, agents, modules, noise, errors, metrics, training)
     return out
 
 
 def save_springs_bundle(
     path: Path,
     kind: str,
+    agents: int,
     modules: TeamModules,
     noise: dict[str, Tensor],
     errors: dict[str, ErrorTable],
@@ -131,7 +147,8 @@ def save_springs_bundle(
     training: Training,
 ) -> None:
     """Write the bundle of one set."""
-    seen = springs_windows(kind, "train", 8000).states(slice(None), AGENTS - 2)
+    hidden, frames = max(modules.hsp_sa), modules.nri.config.frames
+    seen = springs_windows(kind, "train", 8000, agents=agents, frames=frames).states(slice(None), agents - hidden)
     positions, velocities = SPRINGS_SCALE.split(seen)
     config = BundleConfig(
         format=1,
@@ -139,23 +156,23 @@ def save_springs_bundle(
         system="springs",
         purpose="the simulated team of make demo: 7 like agents joined by springs"
         if kind == "any"
-        else "the paper's Springs table (frames 1-50)",
-        count=AGENTS,
+        else f"the paper's Springs table (frames 1-{frames}, {agents - hidden} agents seen and {hidden} hidden)",
+        count=agents,
         agent_names=[],
         limbs={},
         dims=2,
         dt=FRAME_DT,
-        window=FRAMES,
+        window=frames,
         horizon=HORIZON,
         frame="team" if kind == "any" else "world",
         velocity="backward_difference" if kind == "any" else "measured",
         scale=SPRINGS_SCALE,
         edge_types=["none", "spring"],
-        max_hidden=max(modules.hsp_sa),
+        max_hidden=hidden,
         hidden_sets=[],
         rounds=5,
         ranges=Ranges(
-            agents=[AGENTS, AGENTS],
+            agents=[agents, agents],
             rate=[1 / FRAME_DT, 1000.0],
             speed=float(velocities.norm(dim=-1).max()) * 1.1,
             extent=float(positions.norm(dim=-1).max()) * 1.1,

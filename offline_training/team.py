@@ -372,12 +372,14 @@ def window_errors(modules: TeamModules, validation: TeamWindows) -> dict[str, Er
     }
 
 
-def unseen_tables(modules: TeamModules, validation: TeamWindows, noise: dict[str, Tensor]) -> dict[str, ErrorTable]:
-    """Deviations of agents never seen in single windows, in place of those of :func:`window_errors`: where the dynamics
-    explain the others ("solved"), and where they do not ("hsp", and "siha" until losses were measured). noise: of
-    :func:`measure_noise`."""
+def unseen_tables(
+    modules: TeamModules, validation: TeamWindows, noise: dict[str, Tensor], count: int = SOLVED_FROM
+) -> dict[str, ErrorTable]:
+    """Deviations of agents never seen in the first ``count`` windows, each by itself, in place of those of
+    :func:`window_errors`: where the dynamics explain the others ("solved"), and where they do not ("hsp", and "siha"
+    until losses were measured). noise: of :func:`measure_noise`."""
     hidden, dims = max(modules.hsp_sa), validation.features // 2
-    states = validation.states(slice(None), validation.agents - hidden)[:SOLVED_FROM, :, : validation.history]
+    states = validation.states(slice(None), validation.agents - hidden)[:count, :, : validation.history]
     hsp, solved = (
         error_table(np.full(len(error), 0.05), error.numpy())
         for error in (

@@ -52,6 +52,9 @@ def config_options(train: Any) -> None:
         default=None,
         help="folder of checkpoints, logs and weights; an interrupted run goes on from it (default: training/NAME)",
     )
+    config.add_argument(
+        "--out", type=Path, default=None, help="folder of the bundle, of Springs (default: bundles/NAME of WORK)"
+    )
     config.add_argument("--seed", type=seed, default=None, help="(default: the config's)")
     config.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     config.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
@@ -63,7 +66,7 @@ def _run(options: argparse.Namespace) -> None:
     import torch
 
     from offline_training.config import load_config
-    from offline_training.configured import summary, train_config
+    from offline_training.configured import no_bundle, summary, train_config
     from offline_training.stages import processes
 
     if options.threads:
@@ -73,6 +76,9 @@ def _run(options: argparse.Namespace) -> None:
     usual = options.options is None and not options.paper
     config = load_config(options.config, None if usual else names, options.set + seeded)
     work = options.work or Path("training") / Path(options.config).stem
+    out, without = options.out or Path("bundles") / work.name, no_bundle(config)
+    if options.out and without:
+        raise ValueError(f"--out: no bundle is made of these networks: {without}")
     with processes.joined():
         result = train_config(
             config,
@@ -82,10 +88,12 @@ def _run(options: argparse.Namespace) -> None:
             most=1.0 if options.paper else LONGEST,
             device=_device(options.device),
             compiled=options.compile,
+            out=out,
         )
         if processes.number() == 0:
             print("\n".join(columns(summary(result))))
             print(f"weights are in {work / 'weights'}")
+            print(f"no bundle: {without}" if without else f"wrote {out}: siha bundle info {out}")
 
 
 def _device(name: str) -> str:

@@ -29,19 +29,19 @@ def split_seed(split: str, seed: int) -> int:
 
 
 def springs_windows(
-    kind: str, split: str, count: int, *, agents: int = 7, future: int = 0, seed: int = 0
+    kind: str, split: str, count: int, *, agents: int = 7, frames: int = FRAMES, future: int = 0, seed: int = 0
 ) -> TeamWindows:
     """``count`` windows of a split ("train", "validation", "test"): seeds are apart, so no run is in two splits.
 
-    future: frames beyond the 50 of the history. Training sets take 4 windows from each run, the others one.
+    frames: of the history. future: frames beyond it. Training sets take 4 windows from each run, the others one.
     """
     if kind not in ("fresh", "any"):
         raise ValueError(f"springs set {kind!r} is unknown, expected 'fresh' or 'any'")
     seed = split_seed(split, seed)
     if kind == "fresh":
-        data = simulate_springs(count, FRAMES + future, agents=agents, seed=seed)
+        data = simulate_springs(count, frames + future, agents=agents, seed=seed)
     else:
-        data = team_windows(count, FRAMES + future, agents=agents, seed=seed, per_run=4 if split == "train" else 1)
+        data = team_windows(count, frames + future, agents=agents, seed=seed, per_run=4 if split == "train" else 1)
     return TeamWindows(
         torch.from_numpy(data.positions),
         torch.from_numpy(data.velocities),
@@ -50,6 +50,6 @@ def springs_windows(
         "world" if kind == "fresh" else "team",
         "measured" if kind == "fresh" else "backward_difference",
         FRAME_DT,
-        FRAMES,
+        frames,
         SPRINGS_SCALE,
     )

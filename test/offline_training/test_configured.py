@@ -9,13 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from offline_training import configured, team
+from offline_training import configured, springs, team
 from offline_training.config import load_config
-from offline_training.configured import load_windows, summary, train_config
+from offline_training.configured import load_windows, no_bundle, summary, train_config
 from offline_training.datasets.benchmarks import BodyScale, body_state_windows
 from offline_training.datasets.body import LEFT_ARM, LEFT_LEG
 from offline_training.datasets.cmu_mocap import Trial
 from siha_ros.cli import main
+from siha_ros.estimator import _made_up_window, load_estimator
 from siha_ros.model.nri import NRI, NRIConfig
 
 TINY = [
@@ -114,22 +115,51 @@ def test_a_body_is_trained_in_the_order_of_its_joints(tmp_path, monkeypatch):
     assert sorted(result["stages"]) == ["hsp_sa_5", "hsp_sg_5", "nri"] and "accuracy" not in result["stages"]["nri"]
 
 
+def test_the_node_loads_the_bundle_of_springs(tmp_path, monkeypatch):
+    """Of another number of agents and frames than the shipped one's, with the trained weights."""
+    monkeypatch.setattr(springs, "CHECKS", 40)
+    monkeypatch.setattr(springs, "SOLVED_FROM", 30)
+    config = load_config("springs", ["warm"], [*TINY, "hidden=3", "visible_only=false"])
+    train_config(config, tmp_path / "work", out=tmp_path / "bundle")
+    estimator = load_estimator(tmp_path / "bundle", "cpu")
+    own = estimator.bundle.config
+    assert (own.count, own.max_hidden, own.window, own.frame, own.velocity) == (8, 3, 16, "world", "measured")
+    weights = load_file(tmp_path / "work" / "weights" / "hsp_sg_3.safetensors")
+    kept = load_file(tmp_path / "bundle" / "hsp_sg_3.safetensors")
+    assert all(torch.allclose(kept[key].float(), value, rtol=2e-3, atol=1e-6) for key, value in weights.items())
+    window = _made_up_window(8, 16, 2, own.dt, 3, 0)
+    estimate = estimator.estimate(window)
+    assert all(reason.startswith("never seen") for reason in estimate.reason[5:])
+    assert (estimate.position_95[5:, -1] == own.errors["hsp"].radius[-1]).all()
+
+
+@pytest.mark.parametrize("name, why", [("charged", "acts"), ("kuramoto", "no positions"), ("cmu35", "siha train body")])
+def test_of_the_others_it_is_said_why_there_is_no_bundle(name, why):
+    assert why in no_bundle(load_config(name))
+    assert not no_bundle(load_config("springs"))
+
+
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     compiled = []
     monkeypatch.setattr(torch.nn.Module, "compile", lambda module: compiled.append(type(module).__name__))
     settings = [part for setting in [*TINY, "visible_only=false"] for part in ("--set", setting)]
+    monkeypatch.setattr(springs, "CHECKS", 40)
+    monkeypatch.setattr(springs, "SOLVED_FROM", 30)
     assert main(["train", "springs.yaml", "--paper", "--compile", "--threads", "1", *settings, "--seed", "5"]) == 0
     assert compiled == ["Encoder", "Decoder", "HiddenStatePredictor", "HiddenStatePredictor"]
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-1] == "weights are in training/springs/weights"
-    assert shown[-5].split()[:2] == ["stage", "steps"] and shown[-2].split()[:3] == ["nri", "11", "88"]
+    assert shown[-2] == "weights are in training/springs/weights"
+    assert shown[-1] == "wrote bundles/springs: siha bundle info bundles/springs"
+    assert shown[-6].split()[:2] == ["stage", "steps"] and shown[-3].split()[:3] == ["nri", "11", "88"]
     assert json.loads((tmp_path / "training" / "springs" / "options.json").read_text())["seed"] == 5
+    assert main(["train", "kuramoto.yaml", "--out", "there"]) == 2
     assert main(["train", "springs.yaml", "--data", "."]) == 2
     assert main(["train", "cmu35.yaml"]) == 2
     assert main(["train", "no.yaml"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1].strip() for line in said] == [
+        "--out",
         "--data",
         "system cmu needs --data FOLDER, with one .asf file and its .amc files",
         "no.yaml",
