@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.window.visibility import Cause, PerAgent, VisibilityParameters
+from siha_ros.window.visibility import SEEN, Cause, PerAgent, VisibilityParameters
 
 NEAR = 0.25  # of the way to its own place: an agent that is so near to another's has taken that
 SHORTEST_STEP = 2e-3  # s: over less, stamps tell no velocity
@@ -58,8 +58,10 @@ class Plausibility(PerAgent):
         """
         if trusted or not self.parameters.frozen_after:
             return self._believe(index, stamp, positions, shown)
-        causes = self._repeats(index, stamp, positions, orientations) * np.int8(Cause.FROZEN)
-        moved = np.flatnonzero(causes == Cause.SEEN)
+        repeated = self._repeats(index, stamp, positions, orientations)
+        if not repeated.any():
+            return self._believe(index, stamp, positions, shown)
+        causes, moved = repeated * np.int8(Cause.FROZEN), np.flatnonzero(~repeated)
         causes[moved], taken = self._believe(index[moved], stamp, positions[moved], shown)
         return causes, taken
 
@@ -70,12 +72,13 @@ class Plausibility(PerAgent):
         track = self.track[index]
         step = places - track[:, 0, :3]
         short = (step * step).sum(axis=1) <= (0.5 * self.parameters.jump_margin) ** 2
-        causes, believed = np.zeros(len(index), dtype=np.int8), np.ones(len(index), dtype=bool)
+        causes = np.zeros(len(index), dtype=np.int8)
+        believed: slice | NDArray[np.bool_] = slice(None)
         taken: list[tuple[int, int]] = []
         if self.parameters.max_speed and (not short.all() or self.gated.any()):  # seldom
             causes, taken = self._jumps(index, stamp, places, track, shown)
             self.gated[index], self.elsewhere[index] = causes, places
-            believed = causes == Cause.SEEN
+            believed = causes == SEEN
         track[believed, 1] = track[believed, 0]
         track[believed, 0, :3], track[believed, 0, 3] = places[believed], stamp
         self.track[index] = track
@@ -92,7 +95,7 @@ class Plausibility(PerAgent):
         values = np.zeros((len(index), REPEATED))
         values[:, :3] = positions
         if orientations is not None:
-            values[:, 3:] = np.nan_to_num(orientations)
+            values[:, 3:] = np.where(np.isnan(orientations), 0.0, orientations)
         same = (values == self.values[index]).all(axis=1)
         self.values[index] = values
         if not same.any():

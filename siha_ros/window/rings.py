@@ -66,20 +66,24 @@ class SampleRings:
             Number of samples that had a stamp which was there already, and nothing new.
         """
         slot = self._cell(stamp) % self.cells
-        present = self._stamps[index, slot]
-        fresh = ~(present >= stamp)
+        stamps = self._stamps[:, slot]
+        present = stamps[index]
+        passed = present >= stamp
         duplicates = 0
-        if not fresh.all():
-            again = present == stamp
+        if passed.any():
+            again, fresh = present == stamp, ~passed
             duplicates = int(again.sum()) - self._complete(index[again], slot, values[again])
             index, values, newest = index[fresh], values[fresh], newest[fresh]
-        self._stamps[index, slot] = stamp
+        stamps[index] = stamp
         self._values[index, slot] = values
         turn = self._turn[index]
         self._recent_stamps[index, turn] = stamp
         self._recent_positions[index, turn] = values[:, : self.dims]
         self._turn[index] = (turn + 1) % self._recent_stamps.shape[1]
-        self.latest[index[newest]] = values[newest]
+        if newest.all():
+            self.latest[index] = values
+        else:
+            self.latest[index[newest]] = values[newest]
         return duplicates
 
     def _complete(self, index: NDArray[np.int64], slot: int, values: NDArray[np.float64]) -> int:

@@ -22,6 +22,7 @@ from siha_ros.window.rings import SampleRings, grown
 from siha_ros.window.types import Status, Window
 from siha_ros.window.visibility import (
     FARTHEST,
+    SEEN,
     Cause,
     Visibility,
     VisibilityParameters,
@@ -428,7 +429,7 @@ class SlidingWindow:
             self.newest = stamp
         self._silence()
         causes = self._causes(frame, index, rows)
-        good = causes == Cause.SEEN
+        good = causes == SEEN
         told, told_causes = index, causes
         if frame.complete and len(index) < len(self.names):
             absent = np.setdiff1d(np.arange(len(self.names)), index)
@@ -445,7 +446,9 @@ class SlidingWindow:
             self._rings.forget_until(lost[elsewhere], since[elsewhere])
         if now is not None:
             self._note_delay(index, now - stamp)
-        if good.any():
+        if good.all():
+            self._keep(index, rows, frame)
+        elif good.any():
             self._keep(index[good], rows[good], frame)
 
     def _causes(self, frame: _Frame, index: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int8]:
@@ -461,9 +464,9 @@ class SlidingWindow:
         )[rows]
         late = frame.stamp <= self._visibility.last_message[index]
         if late.any():
-            doubted = np.flatnonzero(late & (causes == Cause.SEEN))
+            doubted = np.flatnonzero(late & (causes == SEEN))
             causes[doubted[~self._fits(frame, index[doubted], rows[doubted])]] = Cause.JUMP
-        good = np.flatnonzero((causes == Cause.SEEN) & ~late)
+        good = np.flatnonzero((causes == SEEN) & ~late)
         if not len(good):
             return causes
         chosen = rows[good]
@@ -551,7 +554,7 @@ class SlidingWindow:
 
     def _note_delay(self, index: NDArray[np.int64], delay: float) -> None:
         known = self._delay[index]
-        self._delay[index] = np.where(np.isnan(known), delay, np.minimum(delay, known + 0.01 * (delay - known)))
+        self._delay[index] = np.fmin(delay, known + 0.01 * (delay - known))
 
     def _note_astray(self, frame: _Frame, now: float) -> None:
         """Of agents of the group, and of those that an open group might take: the delay of a stamp far from it."""

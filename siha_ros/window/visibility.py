@@ -34,6 +34,8 @@ class Cause(IntEnum):
     SWAPPED = 10
 
 
+SEEN = int(Cause.SEEN)  # what is compared with for every sample: members of an enumeration are slow to look up
+
 CAUSE_TEXT = {
     Cause.SEEN: "seen",
     Cause.SILENT: "silent",
@@ -113,18 +115,20 @@ def unseen_causes(
         min_confidence: a sample of less is not seen.
     """
     causes = np.zeros(len(positions), dtype=np.int8)
-    lost = np.asarray(~positions.any(axis=1))
-    if lost.any():
+    if not positions.all() and (lost := np.asarray(~positions.any(axis=1))).any():
         if orientations is not None:
             turned = np.isfinite(orientations).all(axis=1) & orientations[:, :3].any(axis=1)
             lost &= ~(orientations.any(axis=1) if trusted else turned)
         elif trusted:
             lost[:] = False
         causes[lost] = Cause.ZERO
-    causes[~(np.abs(positions) < FARTHEST).all(axis=1)] = Cause.NOT_FINITE
+    near = np.abs(positions) < FARTHEST
+    if not near.all():
+        causes[~near.all(axis=1)] = Cause.NOT_FINITE
     if confidence is not None:
         causes[~(confidence >= min_confidence)] = Cause.UNSURE
-    causes[~tracked] = Cause.UNTRACKED
+    if not tracked.all():
+        causes[~tracked] = Cause.UNTRACKED
     return causes
 
 
@@ -133,6 +137,10 @@ def valid_orientations(orientations: NDArray[np.float64]) -> NDArray[np.bool_]:
     nothing nor beyond all measure."""
     largest = np.abs(orientations).max(axis=1)
     return np.asarray((largest > 1e-3) & (largest < 1e3))
+
+
+NONE = np.zeros(0, dtype=np.int64)
+"""The indices of no agent."""
 
 
 class PerAgent:
@@ -193,9 +201,8 @@ class Visibility(PerAgent):
             Indices of the agents hidden by this call, and of those whose run of good samples broke off unbelieved.
         """
         limit = newest - self.parameters.silence_timeout - STAMP_TOLERANCE
-        if resumed >= limit:
-            none = np.zeros(0, dtype=np.int64)
-            return none, none
+        if resumed >= limit or not (np.where(self.shown, self.last_good, self.run_last) < limit).any():
+            return NONE, NONE
         hidden = np.flatnonzero(self.shown & (self.last_good < limit))
         broken = np.flatnonzero(~self.shown & (self.run_last < limit))
         if len(hidden):
@@ -223,16 +230,16 @@ class Visibility(PerAgent):
         """
         p = self.parameters
         self.last_heard[index] = newest
-        self.last_named[index[causes != Cause.MISSING]] = newest
-        in_order = ~(stamp <= self.last_message[index])
-        if not in_order.all():
-            index, causes = index[in_order], causes[in_order]
+        self.last_named[index[causes != Cause.MISSING] if causes.any() else index] = newest
+        early = stamp <= self.last_message[index]
+        if early.any():
+            index, causes = index[~early], causes[~early]
         self.last_message[index] = stamp
-        seen = causes == Cause.SEEN
-        good = index[seen]
+        seen = causes == SEEN
+        good = index if seen.all() else index[seen]
         shown = self.shown[good]
         self.bad_count[good] = 0
-        self.last_good[good[shown]] = stamp
+        self.last_good[good if shown.all() else good[shown]] = stamp
         if not shown.all():
             waiting = good[~shown]
             self.run_start[waiting] = np.where(self.run_count[waiting] == 0, stamp, self.run_start[waiting])
@@ -243,9 +250,8 @@ class Visibility(PerAgent):
             self.shown[believed] = self.ever_shown[believed] = True
             self.last_good[believed] = stamp
             self._end_runs(believed)
-        if seen.all():
-            none = np.zeros(0, dtype=np.int64)
-            return none, none
+        if len(good) == len(index):
+            return NONE, NONE
         bad = index[~seen]
         self.bad_count[bad] += 1
         enough = self.bad_count[bad] >= p.hide_samples
