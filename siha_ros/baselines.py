@@ -11,7 +11,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.window.completion import complete, isotropic
+from siha_ros.window.completion import complete, isotropic, position_95
 from siha_ros.window.types import Estimate, Forecast, Window
 
 UNSEEN_SPREAD = 2.0
@@ -210,9 +210,11 @@ def constant_velocity_forecast(
     velocity = np.where(seen, window.last_velocity, (filled[:, -1] - filled[:, -2]) / step)
     positions = filled[:, -1, None] + velocity[:, None] * elapsed[None, :, None]
     spread = deviation[:, None] + 0.5 * acceleration * elapsed**2
+    covariance = isotropic(spread, positions.shape[-1])
     return Forecast(
         times=window.times[-1] + elapsed,
         positions=positions,
         velocities=np.repeat(velocity[:, None], horizon, axis=1),
-        covariance=isotropic(spread, positions.shape[-1]),
+        covariance=covariance,
+        position_95=position_95(covariance),
     )

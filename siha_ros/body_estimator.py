@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siha_ros.baselines import MeanVisible
-from siha_ros.estimator import OWN_FRAME_DEVIATION, time_since_seen
+from siha_ros.estimator import FORECAST, FORECAST_LOST, OWN_FRAME_DEVIATION, lost_ahead, time_since_seen
 from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, BundleError
@@ -396,6 +396,7 @@ class BodyEstimator:
                 positions=frame.to_world(ahead[..., :3])[back],
                 velocities=frame.turn_to_world(ahead[..., 3:])[back],
                 covariance=np.zeros((len(order), len(later), 3, 3)),
+                position_95=np.zeros((len(order), len(later))),
             ),
             rounds=rounds,
             change=change,
@@ -406,7 +407,7 @@ class BodyEstimator:
             ],
             internal=memory,
         )
-        self._deviate(estimate, self._deviations(since, window.observed[order])[:, back], "forecast")
+        self._deviate(estimate, self._deviations(since, window.observed[order])[:, back], FORECAST)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -415,12 +416,16 @@ class BodyEstimator:
         forecast's, from a table of errors by seconds ahead.
         """
         seen = np.array([OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION])[:, None, None]
-        width, estimate.position_95 = np.where(estimate.observed, seen, deviations)
-        ahead = estimate.forecast.times - estimate.times[-1]
-        later, _ = self.bundle.config.errors[forecast].at(ahead)
+        now = np.where(estimate.observed, seen, deviations)
+        ahead, errors = estimate.forecast.times - estimate.times[-1], self.bundle.config.errors
+        later = np.stack(errors[forecast].at(np.tile(ahead, (len(estimate.names), 1))))
+        table = errors.get(FORECAST_LOST) if forecast == FORECAST else None
+        lost = lost_ahead(table, ahead, now[..., -1], later)
+        later = np.where(estimate.observed[:, -1:], np.maximum(later, seen), lost)
         eye = np.eye(estimate.positions.shape[-1])
-        estimate.covariance = np.square(width)[..., None, None] * eye
-        estimate.forecast.covariance = (np.square(width[:, -1:]) + np.square(later))[..., None, None] * eye
+        estimate.covariance, estimate.position_95 = np.square(now[0])[..., None, None] * eye, now[1]
+        estimate.forecast.covariance = np.square(later[0])[..., None, None] * eye
+        estimate.forecast.position_95 = later[1]
 
     def _deviations(self, since: FloatArray, observed: BoolArray) -> FloatArray:
         """68 % half-width per axis and 95 % radius (m) ``[2, A, T]`` by time since each joint was seen ``[A, T]`` (s;
@@ -495,7 +500,7 @@ def _check(bundle: Bundle) -> None:
             raise BundleError(f"{file}: {key}: expected {expected}")
     endings = ("", f"_{UNSEEN}", "_forecast")
     tables = [f"{name}{end}" for name in names for end in endings[:2]] + [f"{FALLBACK}{end}" for end in endings]
-    for table in (*tables, "forecast"):
+    for table in (*tables, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{file}: errors: table {table!r} is missing")
     nri, largest = bundle.nri().config, max(len(limb) for limb in config.limbs.values())

@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from siha_ros.baselines import ConstantVelocity
-from siha_ros.model.bundle import Bundle, BundleError, load_bundle
+from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, load_bundle
 from siha_ros.model.captured import Captured
 from siha_ros.model.dynamics import FAINT, Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.explain import EXPLAINED, explain
@@ -42,6 +42,7 @@ UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
+FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -629,6 +630,7 @@ class TeamEstimator:
                 positions=future[..., : self.dims],
                 velocities=future[..., self.dims :],
                 covariance=np.zeros((agents, steps, self.dims, self.dims)),
+                position_95=np.zeros((agents, steps)),
             ),
             rounds=done.rounds,
             change=done.change,
@@ -669,8 +671,27 @@ class TeamEstimator:
         eye = np.eye(self.dims)
         estimate.covariance = width[..., None, None] ** 2 * eye
         estimate.position_95 = radius
-        later, _ = errors["forecast"].at(estimate.forecast.times - window.times[-1])
-        estimate.forecast.covariance = (width[:, -1:, None, None] ** 2 + later[None, :, None, None] ** 2) * eye
+        ahead = estimate.forecast.times - window.times[-1]
+        seen = window.observed[:, -1] & ~bridged[:, -1]
+        later = np.stack(errors[FORECAST].at(np.tile(ahead, (len(since), 1))))
+        known = np.stack([width[:, -1], radius[:, -1]])
+        later = np.where(seen[:, None], later, lost_ahead(errors.get(FORECAST_LOST), ahead, known, later))
+        straight = np.array(tables) == "constant_velocity"
+        gone = np.nan_to_num(window.times[-1] - window.last_seen, nan=window.times[-1] - window.times[0])
+        later[:, straight] = errors["constant_velocity"].at(gone[straight, None] + ahead, growing=True)
+        later = np.maximum(later, np.array(least)[:, None, None])
+        estimate.forecast.covariance = later[0, ..., None, None] ** 2 * eye
+        estimate.forecast.position_95 = later[1]
+
+
+def lost_ahead(table: ErrorTable | None, ahead: Array, known: Array, later: Array) -> Array:
+    """Half-widths of 68 % per axis and radii of 95 % ``[2, A, H]`` (m) of forecasts of lost agents.
+
+    What is not known of them now, ``known [2, A]``, and what of a forecast of a seen agent, ``later [2, A, H]``, add up
+    as if they were independent, until a table of measured errors by ``ahead [H]`` (s) corrects that.
+    """
+    both: Array = np.hypot(known[..., None], later)
+    return both if table is None else np.stack(table.at(np.broadcast_to(ahead, both[0].shape), spread=both[0]))
 
 
 def _check(bundle: Bundle, counts: list[int]) -> None:
@@ -690,7 +711,7 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     for name in ("step_variance", *(f"guess_variance_{count}" for count in counts)):
         if name not in noise or noise[name].shape != (features,) or not bool((noise[name] > 0).all()):
             raise BundleError(f"{bundle.path}: noise.safetensors: {name}: expected {features} variances above 0")
-    for table in ("siha", "hsp", "constant_velocity", "forecast"):
+    for table in ("siha", "hsp", "constant_velocity", FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")
 

@@ -175,6 +175,7 @@ def forecast_message(scene: Scene) -> Any:
         positions=doubles(scene.positions(forecast.positions)),
         velocities=doubles(scene.velocities(forecast.velocities)),
         covariance=doubles(scene.covariances(forecast.covariance)),
+        position_95=doubles(forecast.position_95),
     )
 
 
@@ -269,6 +270,7 @@ def require_finite(estimate: Estimate) -> None:
         "forecast.positions": forecast.positions,
         "forecast.velocities": forecast.velocities,
         "forecast.covariance": forecast.covariance,
+        "forecast.position_95": forecast.position_95,
     }.items():
         if not np.isfinite(values).all():
             raise ValueError(f"the estimate's {name} are not finite: nothing is published for this window")

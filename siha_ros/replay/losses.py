@@ -17,8 +17,10 @@ from scipy.optimize import linear_sum_assignment
 from tqdm import tqdm
 
 from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS
+from siha_ros.estimator import FORECAST, FORECAST_LOST, lost_ahead
 from siha_ros.model.bundle import BundleConfig, ErrorTable
 from siha_ros.replay.bootstrap import ratio_interval
+from siha_ros.replay.forecasts import Forecasts, coverage
 from siha_ros.replay.metrics import edge_accuracy
 from siha_ros.replay.windows import window_of
 from siha_ros.window.types import Estimate, Window, WindowEstimator
@@ -62,13 +64,13 @@ class Trace:
 @dataclass
 class Losses:
     """Everything that :func:`run_losses` collects. graph: for each estimate after a loss the predicted edge types and
-    the true ones i8[A, A], lost agents last. forecast: rows of (seconds ahead, error f8[P] (m)) of agents that were
-    seen. ms: of each estimate of siha."""
+    the true ones i8[A, A], lost agents last. forecasts: of siha, their states those of its trace. ms: of each estimate
+    of siha."""
 
     traces: dict[str, Trace]
     predicted: list[NDArray[np.int8]]
     truth: list[NDArray[np.int8]]
-    forecast: list[tuple[float, NDArray[np.float64]]]
+    forecasts: Forecasts
     ms: list[float]
     nonfinite: int
     count: int
@@ -88,7 +90,7 @@ def run_losses(
     """Run every method through every loss at ``rate`` estimates a second; the method named siha also gives graph and
     forecast.
     """
-    out = Losses({name: Trace() for name in methods}, [], [], [], [], 0, 0, 0)
+    out = Losses({name: Trace() for name in methods}, [], [], Forecasts(), [], 0, 0, 0)
     random = np.random.default_rng(seed)
     for run in tqdm(runs, "losses", total=total, disable=not progress, smoothing=0.05):
         out.lost_agents = len(run.lost)
@@ -186,14 +188,9 @@ def _note(out: Losses, name: str, run: Run, frame: int, estimate: Estimate) -> N
     if run.edges is not None:
         out.predicted.append(estimate.adjacency.argmax(-1)[np.ix_(order, order)].astype(np.int8))
         out.truth.append(run.edges[np.ix_(order, order)].astype(np.int8))
-    ahead = np.round((estimate.forecast.times - estimate.times[-1]) / run.dt).astype(int) + frame
-    for place in range(0, len(ahead), max(1, len(ahead) // 10)):
-        if ahead[place] < run.positions.shape[1]:
-            seconds = float(estimate.forecast.times[place] - estimate.times[-1])
-            for agent in order[: len(order) - len(run.lost)]:
-                out.forecast.append(
-                    (seconds, run.positions[agent, ahead[place]] - estimate.forecast.positions[agent, place])
-                )
+    state = np.full(len(run.names), -1)
+    state[run.lost] = np.arange(len(trace.since) - len(run.lost), len(trace.since))
+    out.forecasts.note(estimate, run.positions[:, frame + 1 :], run.dt, state)
 
 
 def report(losses: Losses, config: BundleConfig, *, data: str, seed: int, rate: float) -> dict[str, Any]:
@@ -237,6 +234,7 @@ def report(losses: Losses, config: BundleConfig, *, data: str, seed: int, rate: 
         "methods": methods,
         "against_best_baseline": _against_best(sums, labels),
         "graph_accuracy": _graph_accuracy(losses),
+        "forecast": coverage(losses.forecasts),
     }
     if losses.ms:
         out["estimate_ms"] = {"p50": float(np.percentile(losses.ms, 50)), "p99": float(np.percentile(losses.ms, 99))}
@@ -345,13 +343,19 @@ def _spread_table(
 
 
 def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dict[str, ErrorTable]:
-    """Tables of every method that was run, and "forecast" (by seconds ahead, of agents that are seen)."""
+    """Tables of every method that was run, and those of siha's forecasts by seconds ahead."""
     tables = {
         name: error_table(np.array(trace.since), np.array(trace.error), places, np.array(trace.spread))
         for name, trace in losses.traces.items()
         if trace.since
     }
-    if losses.forecast:
-        seconds, errors = zip(*losses.forecast, strict=True)
-        tables["forecast"] = error_table(np.array(seconds), np.array(errors), places)
+    if (seen := losses.forecasts.rows(lost=False)) is not None:
+        tables[FORECAST] = error_table(seen.ahead[0], seen.error[0], np.unique(seen.ahead[0].round(4)).tolist())
+    if (lost := losses.forecasts.rows(lost=True)) is not None and FORECAST in tables:
+        trace, ahead = losses.traces["siha"], lost.ahead[0]
+        since, spread = (np.array(values)[lost.state[0]] for values in (trace.since, trace.spread))
+        known = np.stack(tables["siha"].at(since, spread=spread))
+        later = np.stack(tables[FORECAST].at(ahead))[..., None]
+        stated = lost_ahead(None, np.zeros(1), known, later)[0, :, 0]
+        tables[FORECAST_LOST] = error_table(ahead, lost.error[0], np.unique(ahead.round(4)).tolist(), stated)
     return tables

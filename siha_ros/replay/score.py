@@ -21,7 +21,6 @@ from siha_ros.node.messages import NewMessage, Scene
 from siha_ros.replay.losses import LEAD_IN
 from siha_ros.replay.stream import Stream, Summary, Withheld, run
 from siha_ros.replay.truth import RecordingWindow, Truth
-from siha_ros.window.completion import position_95
 from siha_ros.window.types import Estimate, Status, WindowEstimator
 
 INTERPOLATION = "interpolation"  # sees the future: a bound, not a method
@@ -43,11 +42,13 @@ class Guesses:
     radius: Array
 
     @classmethod
-    def of(cls, loss: int, agents: Sequence[str], seconds: Array, error: Array, covariance: Array | None) -> Guesses:
-        """Rows of one estimate; covariance f8[n, P, P] (m^2)."""
-        nothing = np.full(error.shape, np.nan)
-        deviation = nothing if covariance is None else np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
-        radius = nothing[:, 0] if covariance is None else position_95(covariance)
+    def of(
+        cls, loss: int, agents: Sequence[str], seconds: Array, error: Array, stated: tuple[Array, Array] | None
+    ) -> Guesses:
+        """Rows of one estimate; stated: covariances f8[n, P, P] (m^2) and radii f8[n] (m)."""
+        deviation, radius = np.full(error.shape, np.nan), np.full(len(error), np.nan)
+        if stated is not None:
+            deviation, radius = np.sqrt(np.diagonal(stated[0], axis1=-2, axis2=-1)), stated[1]
         return cls(np.full(len(agents), loss), np.array(agents, dtype=str), seconds, error, deviation, radius)
 
     @classmethod
@@ -212,8 +213,9 @@ class _Judge:
         since = np.array([now - last[name] for name in agents])
         since[np.isnan(since)] = self._moment - self._withheld.begin  # never seen before
         for method, estimate in estimates.items():
-            error, covariance = truth - estimate.positions[held, -1], estimate.covariance[held, -1]
-            self._score.newest[method].append(Guesses.of(self._number, agents, since, error, covariance))
+            error = truth - estimate.positions[held, -1]
+            stated = estimate.covariance[held, -1], estimate.position_95[held, -1]
+            self._score.newest[method].append(Guesses.of(self._number, agents, since, error, stated))
         between = np.array([self._full.truth.interpolated(name, self._withheld, now) for name in agents])
         if np.isfinite(between).all():
             guess = Guesses.of(self._number, agents, since, truth - between, None)
@@ -240,7 +242,7 @@ class _Judge:
                     [names[agent] for agent in agents],
                     ahead[places],
                     error,
-                    found.covariance[agents, chosen[places]],
+                    (found.covariance[agents, chosen[places]], found.position_95[agents, chosen[places]]),
                 )
                 self._score.ahead[group][method].append(guess)
 

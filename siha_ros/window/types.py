@@ -78,12 +78,14 @@ class Forecast:
         positions: f8[A, H, P] (m).
         velocities: f8[A, H, P] (m/s).
         covariance: f8[A, H, P, P] of the positions (m^2).
+        position_95: f8[A, H] radius (m) that holds the true position with probability 0.95.
     """
 
     times: NDArray[np.float64]
     positions: NDArray[np.float64]
     velocities: NDArray[np.float64]
     covariance: NDArray[np.float64]
+    position_95: NDArray[np.float64]
 
 
 @dataclass

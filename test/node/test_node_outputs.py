@@ -43,7 +43,11 @@ def scene(dims: int = 2, **changes) -> Scene:
     adjacency[0, 2] = adjacency[2, 0] = adjacency[1, 2] = adjacency[2, 1] = 1.0, 0.0
     ahead = np.array([10.3, 10.4])
     forecast = Forecast(
-        ahead, start[:, None] + velocity * (ahead - times[-1])[:, None], velocities[:, :2], covariance[:, :2]
+        ahead,
+        start[:, None] + velocity * (ahead - times[-1])[:, None],
+        velocities[:, :2],
+        covariance[:, :2],
+        np.array([[0.1, 0.2], [0.7, 0.8], [0.3, 0.4]]),
     )
     window = Window(
         names,
@@ -161,6 +165,7 @@ def test_forecast_continues_from_the_newest_grid_time():
     positions = np.array(message.positions).reshape(3, 2, 3)
     assert message.horizon == 2
     assert np.allclose(positions[1], [[1.1, 10.2, 2.5], [1.2, 10.4, 2.5]])
+    assert list(message.position_95) == [0.1, 0.2, 0.7, 0.8, 0.3, 0.4]
 
 
 def test_skeleton_completes_what_is_not_tracked():

@@ -49,6 +49,7 @@ class Oracle:
             everything[:, FRAMES:],
             velocities[:, FRAMES:],
             np.zeros((AGENTS, horizon, 2, 2)),
+            np.zeros((AGENTS, horizon)),
         )
         graph = self.truth.edges[number][order][:, order]
         return complete(

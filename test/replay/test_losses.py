@@ -112,7 +112,7 @@ def test_the_real_estimator_goes_through_losses_and_fills_the_tables(bundle):
         estimator.bundle.config, {"siha": estimator, "hold": Hold(horizon=50)}, [run(end=180)], rate=20.0
     )
     tables = error_tables(losses, (0.5,))
-    assert set(tables) == {"siha", "hold", "forecast"}
+    assert set(tables) == {"siha", "hold", "forecast", "forecast_lost"}
     assert losses.nonfinite == 0 and len(losses.ms) == 57  # from 0.7 to 3.6 s
     assert np.isclose(tables["hold"].radius[0], 1.52, atol=0.05)  # 1 m/s for 1.6 seconds
 

@@ -131,9 +131,11 @@ def test_figures_by_hand():
         "cases": 3,
     }
     covariance = np.broadcast_to(np.diag([9.0, 1.0]), (3, 2, 2))
-    stated = Guesses.of(0, ["a"] * 3, guesses.seconds, guesses.error, covariance)
+    stated = Guesses.of(0, ["a"] * 3, guesses.seconds, guesses.error, (covariance, np.array([4.9, 1.1, 0.1])))
     assert coverage(stated)["axis_68_percent"] == pytest.approx(100 * 5 / 6)  # the 4 beyond 1 is out
-    assert coverage(Guesses.of(0, [], np.zeros(0), np.zeros((0, 2)), np.zeros((0, 2, 2)))) is None
+    assert coverage(stated)["radius_95_percent"] == pytest.approx(100 * 2 / 3)  # 5 is beyond 4.9
+    nothing = (np.zeros((0, 2, 2)), np.zeros(0))
+    assert coverage(Guesses.of(0, [], np.zeros(0), np.zeros((0, 2)), nothing)) is None
 
 
 def test_losses_follow_one_another_until_the_end_of_the_bag():
