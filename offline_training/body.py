@@ -34,11 +34,13 @@ from offline_training.stages.logs import claim, plot_curves, revision, stage_row
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from siha_ros.body_estimator import CORE, FALLBACK, SHARE, TWO, UNSEEN
+from siha_ros.estimator import FORECAST
 from siha_ros.model.body_linear import ResidualCarry
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, save_bundle
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.replay.forecasts import steps_looked_at
 from siha_ros.replay.losses import error_table
 
 HORIZON, FEATURES = 25, 6
@@ -86,7 +88,7 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
     }
     share = measure_share(fit, checks, added)
     errors = measure_errors(fit, checks, added, share) | fallback_errors(fit)
-    errors["forecast"] = forecast_errors(fit, networks, unit)
+    errors |= forecast_errors(fit, networks, unit)
     rows = stage_rows(work)
     plot_curves(work)
     test = walks(trials, TEST)
@@ -360,7 +362,7 @@ def fallback_errors(fit: LinearFit) -> dict[str, ErrorTable]:
     for name, parts, places in (
         (FALLBACK, lost, TABLE_SECONDS),
         (f"{FALLBACK}_{UNSEEN}", never, TABLE_SECONDS[:1]),
-        (f"{FALLBACK}_forecast", ahead, TABLE_SECONDS[:6]),
+        (f"{FALLBACK}_{FORECAST}", ahead, TABLE_SECONDS[:6]),
     ):
         counts = [error[..., 0].size for _, _, error in parts]
         seconds = np.repeat([max(age, 1) * fit.dt for _, age, _ in parts], counts)
@@ -387,20 +389,24 @@ def _unseen_table(completions: list[Completion], row: int, step: int) -> ErrorTa
 
 
 @torch.no_grad()
-def forecast_errors(fit: LinearFit, networks: BodyNetworks, unit: Scale) -> ErrorTable:
-    """Of the forecast of complete validation windows, by seconds ahead."""
-    seconds, errors = [], []
+def forecast_errors(fit: LinearFit, networks: BodyNetworks, unit: Scale) -> dict[str, ErrorTable]:
+    """Of the forecast of complete validation windows, by seconds ahead, for each joint (NAME_forecast): a foot is
+    harder to tell than a hip."""
+    steps = steps_looked_at(HORIZON)
+    errors = []
     for walk in fit.validation:
         windows = walk.windows(FRAMES + HORIZON, 6)
         frames = fit.path.template.fit(windows[:, :, :FRAMES], np.ones(len(fit.names), bool))
         body = torch.from_numpy(frames.to_body(windows).astype(np.float32))
         states = BodyWindows(body, body, torch.arange(body.shape[1]), unit, fit.dt).states(body[:, :, :FRAMES])
-        ahead = networks.nri.forecast(states[:, :, -1], networks.nri.graph(states), HORIZON)
-        error = (ahead[..., :3] * unit.position - body[:, :, FRAMES:]).double().numpy()
-        times = np.broadcast_to(np.arange(1, HORIZON + 1) * fit.dt, error.shape[:-1])
-        seconds.append(times.reshape(-1))
-        errors.append(error.reshape(-1, 3))
-    return error_table(np.concatenate(seconds), np.concatenate(errors), TABLE_SECONDS[:6])
+        ahead = networks.nri.forecast(states[:, :, -1], networks.nri.graph(states), HORIZON)[:, :, steps - 1]
+        errors.append((ahead[..., :3] * unit.position - body[:, :, FRAMES + steps - 1]).double().numpy())
+    error, seconds = np.concatenate(errors), (steps * fit.dt).round(5)
+    times = np.tile(seconds, len(error))
+    return {
+        f"{name}_{FORECAST}": error_table(times, error[:, joint].reshape(-1, 3), seconds.tolist())
+        for joint, name in enumerate(fit.names)
+    }
 
 
 def refined_test_errors(

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siha_ros.baselines import MeanVisible
-from siha_ros.estimator import FORECAST, FORECAST_LOST, OWN_FRAME_DEVIATION, lost_ahead, time_since_seen
+from siha_ros.estimator import FORECAST, OWN_FRAME_DEVIATION, lost_ahead, time_since_seen
 from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
-from siha_ros.model.bundle import Bundle, BundleError
+from siha_ros.model.bundle import Bundle, BundleError, ErrorTable
 from siha_ros.model.captured import Captured
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.quick import quick_nri, quick_predictor
@@ -223,7 +223,7 @@ class BodyEstimator:
         errors, since = self.bundle.config.errors, time_since_seen(window)
         never = np.asarray(np.isinf(since).all(1))
         deviations = np.where(never[:, None], errors[f"{FALLBACK}_{UNSEEN}"].at(since), errors[FALLBACK].at(since))
-        self._deviate(estimate, deviations, f"{FALLBACK}_forecast")
+        self._deviate(estimate, deviations, [errors[f"{FALLBACK}_{FORECAST}"]] * len(window.names))
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -407,20 +407,20 @@ class BodyEstimator:
             ],
             internal=memory,
         )
-        self._deviate(estimate, self._deviations(since, window.observed[order])[:, back], FORECAST)
+        ahead_tables = [self.bundle.config.errors[f"{name}_{FORECAST}"] for name in window.names]
+        self._deviate(estimate, self._deviations(since, window.observed[order])[:, back], ahead_tables)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
-    def _deviate(self, estimate: Estimate, deviations: FloatArray, forecast: str) -> None:
-        """Deviations ``[2, A, T]`` (m) where nothing was observed: 68 % half-width per axis, 95 % radius; and the
-        forecast's, from a table of errors by seconds ahead.
+    def _deviate(self, estimate: Estimate, deviations: FloatArray, ahead: Sequence[ErrorTable]) -> None:
+        """Deviations ``[2, A, T]`` (m) where nothing was observed: 68 % half-width per axis, 95 % radius; and those of
+        the forecast, from a table of each agent's errors by seconds ahead.
         """
         seen = np.array([OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION])[:, None, None]
         now = np.where(estimate.observed, seen, deviations)
-        ahead, errors = estimate.forecast.times - estimate.times[-1], self.bundle.config.errors
-        later = np.stack(errors[forecast].at(np.tile(ahead, (len(estimate.names), 1))))
-        table = errors.get(FORECAST_LOST) if forecast == FORECAST else None
-        lost = lost_ahead(table, ahead, now[..., -1], later)
+        seconds = estimate.forecast.times - estimate.times[-1]
+        later = np.stack([table.at(seconds) for table in ahead], axis=1)
+        lost = lost_ahead(None, seconds, now[..., -1], later)
         later = np.where(estimate.observed[:, -1:], np.maximum(later, seen), lost)
         eye = np.eye(estimate.positions.shape[-1])
         estimate.covariance, estimate.position_95 = np.square(now[0])[..., None, None] * eye, now[1]
@@ -498,9 +498,7 @@ def _check(bundle: Bundle) -> None:
     ):
         if not fine:
             raise BundleError(f"{file}: {key}: expected {expected}")
-    endings = ("", f"_{UNSEEN}", "_forecast")
-    tables = [f"{name}{end}" for name in names for end in endings[:2]] + [f"{FALLBACK}{end}" for end in endings]
-    for table in (*tables, FORECAST):
+    for table in (f"{name}{end}" for name in (*names, FALLBACK) for end in ("", f"_{UNSEEN}", f"_{FORECAST}")):
         if table not in config.errors:
             raise BundleError(f"{file}: errors: table {table!r} is missing")
     nri, largest = bundle.nri().config, max(len(limb) for limb in config.limbs.values())

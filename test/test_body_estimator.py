@@ -104,7 +104,7 @@ def bundle():
     }
     table = ErrorTable([0.05, 1.0], [0.01, 0.02], [0.02, 0.05])
     twice = ErrorTable([0.05], [0.02], [0.06])
-    errors = {f"{name}{end}": table for name in NAMES for end in ("", "_unseen")} | {"forecast": table}
+    errors = {f"{name}{end}": table for name in NAMES for end in ("", "_unseen", "_forecast")}
     errors |= {
         "fallback": ErrorTable([0.1, 1.1], [0.1, 0.2], [0.3, 0.5]),
         "fallback_unseen": ErrorTable([0.1], [0.4], [1.1]),
@@ -347,7 +347,7 @@ def test_deviations_are_those_of_the_tables(estimator):
     assert estimate.position_95[hand, -1] == pytest.approx(np.interp(since, [0.05, 1.0], [0.02, 0.05]))
     assert estimate.position_95[hand, 0] < 0.01
     ahead = np.sqrt(np.diagonal(estimate.forecast.covariance[0, -1]))
-    later = np.interp(HORIZON * DT, [0.05, 1.0], [[0.01, 0.02], [0.02, 0.05]][0])
+    later = np.interp(HORIZON * DT, [0.05, 1.0], [0.01, 0.02])
     assert ahead == pytest.approx(later)  # of joints that are seen the table says all
     assert estimate.forecast.position_95[0, -1] == pytest.approx(np.interp(HORIZON * DT, [0.05, 1.0], [0.02, 0.05]))
     both = np.sqrt(np.diagonal(estimate.forecast.covariance[hand, -1]))
@@ -400,7 +400,7 @@ def test_the_change_is_how_far_the_last_round_moved_the_joints(bundle, monkeypat
     [
         (lambda c, n, a: c.errors.pop("lhand_unseen"), "bundle.yaml: errors: table 'lhand_unseen' is missing"),
         (lambda c, n, a: c.errors.pop("fallback"), "errors: table 'fallback' is missing"),
-        (lambda c, n, a: c.errors.pop("forecast"), "errors: table 'forecast' is missing"),
+        (lambda c, n, a: c.errors.pop("lhand_forecast"), "errors: table 'lhand_forecast' is missing"),
         (lambda c, n, a: a.pop("carry"), "carry.safetensors: left_arm is missing, expected 8 numbers"),
         (lambda c, n, a: a["carry"].pop("core"), "carry.safetensors: core is missing, expected 8 numbers"),
         (
