@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from offline_training import gpu
+from offline_training import gpu, springs
 from offline_training.config import load_config
-from offline_training.experiments.lab import Lab
+from siha_ros.estimator import load_estimator
 
 
 def test_modules_in_single_precision_are_those_in_double():
@@ -102,6 +102,7 @@ def test_too_short_a_time_is_for_the_first_training_and_the_rest_is_said(parts, 
     assert shown[-2:] == ["Springs with 1, 3 hidden: no time is left", "140 s, 20 s more than the budget"]
 
 
+HEADLINE = gpu.headline
 TINY = [
     "hidden=2", "training=64", "validation=16", "nri_batch=8", "hsp_batch=8", "nri.encoder_width=8",
     "nri.decoder_width=8", "hsp.width=8", "stages.nri.steps=2", "stages.nri_visible.steps=2", "stages.hsp_sa.steps=2",
@@ -109,17 +110,20 @@ TINY = [
 ]  # fmt: skip
 
 
-def test_a_bundle_of_a_training_names_the_command_that_made_it(tmp_path, monkeypatch):
-    made = []
+def test_it_runs_to_its_end(parts, tmp_path, monkeypatch, capsys):
+    """All of it but checks and benches, in the small: figures, and a bundle that loads and names the command."""
+    monkeypatch.setattr(gpu, "headline", HEADLINE)
+    monkeypatch.setattr(gpu, "HEADLINE", (2,))
+    monkeypatch.setattr(gpu, "TESTED", 80)
     monkeypatch.setattr(gpu, "fit_budget", lambda config, *given: load_config("springs", None, TINY))
-    monkeypatch.setattr(gpu, "finish_bundle", lambda *given, **more: made.append((given, more)))
-    monkeypatch.setattr(gpu, "Lab", lambda folder, count, device: Lab(folder, 20, device))
-    done = gpu.headline("cpu", 30.0, tmp_path, 2, 480.0)
-    ((kind, out, work, modules, command), more) = made[0]
-    assert (kind, out, more) == ("fresh", tmp_path / "springs_fresh", {"seed": 0, "losses": 0})
-    assert command == "python -m offline_training.gpu --device cpu --budget 480s"
+    monkeypatch.setattr(springs, "CHECKS", 160)
+    assert gpu.main(["--device", "cpu", "--budget", "2m", "--out", str(tmp_path)]) == 0
+    done = json.loads((tmp_path / "report.json").read_text())["springs_2"]
+    assert {"hsp_sa", "siha_paper"} <= set(done["figures"]) and (done["windows"], done["tested"]) == (64, 20)
     assert json.loads((tmp_path / "springs_2.json").read_text())["figures"] == done["figures"]
-    assert {"hsp_sa", "siha_paper"} <= set(done["figures"]) and done["windows"] == 64
+    bundle = load_estimator(tmp_path / done["bundle"], "cpu").bundle.config
+    assert bundle.training.command == "python -m offline_training.gpu --device cpu --budget 120s"
+    assert capsys.readouterr().out.splitlines()[-1] == "100 s"
 
 
 def test_no_gpu_is_said(capsys, monkeypatch):
