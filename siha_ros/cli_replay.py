@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import yaml
 
 from siha_ros.cli_evaluate import baselines
 from siha_ros.estimator import load_estimator
-from siha_ros.node.markers import MarkerScene
 from siha_ros.node.parameters import DECLARATIONS, ParameterError, Parameters
 from siha_ros.replay.bag import Bag, BagWriter, Entry, MessageFactory, own_types
 from siha_ros.replay.outputs import TRUTH_TOPIC, BagOutputs
@@ -34,7 +34,13 @@ def replay_command(options: argparse.Namespace) -> None:
         if options.hide is None:
             write_command(options, stream, estimator)
         else:
-            score_command(options, stream, estimator)
+            score_command(options, one_group(stream), estimator)
+
+
+def one_group(stream: Stream) -> Stream:
+    """The stream of the parameter group, else of the group that comes first: what is scored."""
+    group = stream.parameters.group or stream.first_group()
+    return Stream(stream.bag, stream.config, replace(stream.parameters, group=group, groups_max=1))
 
 
 def write_command(options: argparse.Namespace, stream: Stream, estimator: Any) -> None:
@@ -43,7 +49,7 @@ def write_command(options: argparse.Namespace, stream: Stream, estimator: Any) -
     summary = write_outputs(stream, estimator, out, options.storage)
     say(summary)
     print(
-        f"{stream.bag.path}: {summary.messages} messages on {len(stream.agents)} topics in {summary.stream_seconds:.1f}"
+        f"{stream.bag.path}: {summary.messages} messages on {len(stream.places)} topics in {summary.stream_seconds:.1f}"
         f" s; {summary.estimates} estimates in {summary.run_seconds:.2f} s, {summary.times_real_time:.1f} times real"
         f" time\nwrote {out}"
     )
@@ -112,10 +118,14 @@ def write_outputs(
     bag holds on the node's topics already is left out."""
     body, parameters = stream.config.identified, stream.parameters
     with BagWriter(out, storage, stream.bag) as writer:
-        size = parameters.markers_size or (0.06 if body else 0.25)
-        markers = MarkerScene(size, parameters.markers_edge_threshold, writer.new)
-        known = None if TRUTH_TOPIC in stream.bag.types else truth
-        outputs = BagOutputs(writer, NODE, body=body, markers=markers, truth=known)
+        outputs = BagOutputs(
+            writer,
+            NODE,
+            body=body,
+            size=parameters.markers_size or (0.06 if body else 0.25),
+            edge_threshold=parameters.markers_edge_threshold,
+            truth=None if TRUTH_TOPIC in stream.bag.types else truth,
+        )
 
         def copy(entry: Entry) -> None:
             if not entry.topic.startswith(f"{NODE}/"):
@@ -125,7 +135,16 @@ def write_outputs(
             outputs.time_ns = round(moment * 1e9)
 
         estimator.warm_up()
-        return run(stream, estimator, outputs, writer.new, withheld=withheld, on_entry=copy, on_tick=at)
+        return run(
+            stream,
+            estimator,
+            outputs.open,
+            writer.new,
+            close_sink=outputs.close,
+            withheld=withheld,
+            on_entry=copy,
+            on_tick=at,
+        )
 
 
 def say(summary: Summary) -> None:
@@ -142,6 +161,7 @@ def replay_parameters(options: argparse.Namespace) -> Parameters:
     values = {} if options.params is None else file_parameters(options.params)
     given = {
         "rate": options.rate,
+        "group": options.group,
         "input.topic": options.topics,
         "input.type": options.type,
         "input.agents": [name.strip() for name in (options.agents or "").split(",") if name.strip()],

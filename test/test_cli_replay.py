@@ -179,3 +179,28 @@ def test_a_parameter_file_of_the_node(tmp_path):
     file.write_text("just a text")
     with pytest.raises(ParameterError, match="expected parameters of the node"):
         file_parameters(file)
+
+
+def test_all_groups_of_a_bag_are_written_and_one_is_scored(bundle, tmp_path, capsys):
+    def teams(new):
+        red, blue = (team(4.0, agents=5, seed=seed)(new) for seed in (1, 2))
+        for (topic, *rest), (_, _, _, message) in zip(red, blue, strict=True):
+            yield f"/red{topic}", *rest
+            yield f"/blue{topic}", *rest[:-1], message
+
+    path = write_bag(tmp_path / "teams", "mcap", teams)
+    arguments = (path, "--bundle", bundle, "--rate", RATE, "--topics", "/{group}/{agent}/pose")
+    assert replay(*arguments, "--out", tmp_path / "out") == 0
+    assert "2000 messages on 10 topics" in capsys.readouterr().out
+    types, found = read(tmp_path / "out")
+    assert {f"/siha/recovered/{group}/robot_1/pose" for group in ("red", "blue")} <= set(types)
+    states = {group: [s for _, s in found["/siha/states"] if s.group == group] for group in ("red", "blue")}
+    assert len(states["red"]) == len(states["blue"]) > 10
+    drawn = [marker.id // 100_000 for _, array in found["/siha/markers"] for marker in array.markers]
+    assert set(drawn) == {0, 1}  # each group draws under numbers of its own
+    report = tmp_path / "report.json"
+    hide = ("--hide", "robot_2", "--at", "2s", "--for", "500ms", "--json", report)
+    assert replay(*arguments, *hide, "--group", "blue") == 0
+    blue = json.loads(report.read_text())["methods"]["hold"]
+    assert replay(*arguments, *hide) == 0
+    assert json.loads(report.read_text())["methods"]["hold"] != blue  # red: it comes first

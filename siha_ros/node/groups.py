@@ -44,6 +44,7 @@ class Groups:
         self._forget_after, self._log, self._on_error, self._clock = forget_after, log, on_error, clock
         self._on_forgotten, self._options = on_forgotten, options
         self.pipelines: dict[str, Pipeline] = {}
+        self._estimates_forgotten = 0
 
     def step(self) -> None:
         """Take in what has arrived, and estimate and publish where that brings newer windows."""
@@ -66,8 +67,8 @@ class Groups:
 
     @property
     def estimates(self) -> int:
-        """Number of estimates published, of the groups that are there."""
-        return sum(pipeline.estimates for pipeline in self.pipelines.values())
+        """Number of estimates published, also of groups that are forgotten."""
+        return self._estimates_forgotten + sum(pipeline.estimates for pipeline in self.pipelines.values())
 
     def _open(self, feed: Feed) -> Pipeline:
         def log(line: str) -> None:
@@ -81,6 +82,8 @@ class Groups:
         silent = [name for name, feed in feeds.items() if now - feed.heard > self._forget_after]
         for name in silent if len(silent) < len(feeds) else []:
             feed = feeds.pop(name)
-            if self.pipelines.pop(name, None) is not None:
+            pipeline = self.pipelines.pop(name, None)
+            if pipeline is not None:
+                self._estimates_forgotten += pipeline.estimates
                 self._on_forgotten(feed)
             self._log(f"group {name:.60} is forgotten: silent for {self._forget_after:g} s")

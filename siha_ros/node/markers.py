@@ -25,6 +25,7 @@ COLOURS = {
     Status.STALE: (0.45, 0.45, 0.45),
 }
 EDGE_COLOUR = (0.20, 0.20, 0.20)
+IDS_OF_A_GROUP = 100_000  # markers of a group have ids of their own
 FLAT = 0.01  # m: thickness of a planar agent's spread
 
 

@@ -10,7 +10,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from siha_ros.node.inputs import message_type
 from siha_ros.node.intake import Feed
-from siha_ros.node.markers import MARKERS_TYPE, MarkerScene
+from siha_ros.node.markers import IDS_OF_A_GROUP, MARKERS_TYPE, MarkerScene
 from siha_ros.node.messages import (
     RECOVERED_TYPE,
     Scene,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rclpy.node import Node
     from rclpy.publisher import Publisher
 
-IDS_OF_A_GROUP = 100_000  # markers of a group have ids of their own
 MOST_RECOVERED = 256  # publishers of agents that are kept, also while a window that starts anew is without them
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from siha_ros.node.markers import MARKERS_TYPE, MarkerScene
+from siha_ros.node.intake import Feed
+from siha_ros.node.markers import IDS_OF_A_GROUP, MARKERS_TYPE, MarkerScene
 from siha_ros.node.messages import (
     RECOVERED_TYPE,
     Scene,
@@ -20,13 +21,13 @@ TRUTH_TOPIC, TRUTH_TYPE = "/truth", "siha_ros/msg/SkeletonFrame"  # where the vi
 
 
 class BagOutputs:
-    """A pipeline's sink that writes to a bag.
+    """The node's topics in a bag; all groups share them, but for those of the recovered poses.
 
     Args:
         writer: the bag.
         node: full name of the node whose topics these are.
         body: a ~/skeleton, else a ~/recovered/<agent>/pose for each agent.
-        markers: makes ~/markers; None leaves them out.
+        size, edge_threshold: of MarkerScene.
         truth: is written on /truth for every estimate, where it is given: NaN where the bag does not hold the agent.
 
     Attributes:
@@ -34,34 +35,62 @@ class BagOutputs:
     """
 
     def __init__(
-        self, writer: BagWriter, node: str, *, body: bool, markers: MarkerScene | None, truth: Truth | None = None
+        self,
+        writer: BagWriter,
+        node: str,
+        *,
+        body: bool,
+        size: float,
+        edge_threshold: float,
+        truth: Truth | None = None,
     ) -> None:
-        self._writer, self._node, self._body, self._markers, self._truth = writer, node, body, markers, truth
-        self._makers = output_messages(body=body)
-        self._recovered: dict[str, str] = {}
+        self.writer, self.body, self.truth, self._node = writer, body, truth, node
+        self._size, self._edge_threshold, self._opened = size, edge_threshold, 0
+        self._groups: dict[str, GroupOutputs] = {}
+        self.makers = output_messages(body=body)
         self.time_ns = 0
+
+    def open(self, feed: Feed) -> GroupOutputs:
+        """The outputs of one group."""
+        first = self._opened * IDS_OF_A_GROUP
+        self._opened += 1
+        markers = MarkerScene(self._size, self._edge_threshold, self.writer.new, first)
+        self._groups[feed.name] = GroupOutputs(self, feed.name if feed.named else "", markers)
+        return self._groups[feed.name]
+
+    def close(self, feed: Feed) -> None:
+        """The group is gone, and what was drawn of it too."""
+        self._groups.pop(feed.name).clear_markers()
+
+    def write(self, topic: str, kind: str, message: object) -> None:
+        """Write a message on one of the node's topics."""
+        self.writer.write(f"{self._node}/{topic}", kind, self.time_ns, message)
+
+
+class GroupOutputs:
+    """A pipeline's sink: one group's messages on the node's topics."""
+
+    def __init__(self, outputs: BagOutputs, group: str, markers: MarkerScene) -> None:
+        self._outputs, self._group, self._markers = outputs, group, markers
+        self._recovered: dict[str, str] = {}
 
     def publish(self, scene: Scene) -> None:
         """Write all messages of a scene; ValueError, and nothing written, where one is not finite."""
         require_finite(scene.estimate)
-        for topic, (kind, make) in self._makers.items():
-            self._write(topic, kind, make(scene))
-        if not self._body:
-            self._recovered |= distinct_topics(scene.estimate.names, self._recovered)
+        out = self._outputs
+        for topic, (kind, make) in out.makers.items():
+            out.write(topic, kind, make(scene))
+        if not out.body:
+            self._recovered |= distinct_topics(scene.estimate.names, self._recovered, self._group)
             for index, name in enumerate(scene.estimate.names):
-                self._write(self._recovered[name], RECOVERED_TYPE, recovered_message(scene, index))
-        if self._markers is not None:
-            self._write("markers", MARKERS_TYPE, self._markers.message(scene))
-        if self._truth is not None:
-            self._writer.write(TRUTH_TOPIC, TRUTH_TYPE, self.time_ns, truth_message(self._truth, scene))
+                out.write(self._recovered[name], RECOVERED_TYPE, recovered_message(scene, index))
+        out.write("markers", MARKERS_TYPE, self._markers.message(scene))
+        if out.truth is not None:
+            out.writer.write(TRUTH_TOPIC, TRUTH_TYPE, out.time_ns, truth_message(out.truth, scene))
 
     def clear_markers(self) -> None:
-        """Write that everything drawn is to be deleted."""
-        if self._markers is not None:
-            self._write("markers", MARKERS_TYPE, self._markers.clear())
-
-    def _write(self, topic: str, kind: str, message: object) -> None:
-        self._writer.write(f"{self._node}/{topic}", kind, self.time_ns, message)
+        """Write that everything that was drawn of the group is to be deleted."""
+        self._outputs.write("markers", MARKERS_TYPE, self._markers.erase())
 
 
 def truth_message(truth: Truth, scene: Scene) -> object:

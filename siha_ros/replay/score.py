@@ -116,7 +116,7 @@ def full_observation(stream: Stream, estimator: Any, new: NewMessage) -> Full:
     window = stream.window(RecordingWindow)
     assert isinstance(window, RecordingWindow)
     recorder = _GraphRecorder()
-    summary = run(stream, estimator, recorder, new, window=window, on_tick=recorder.at)
+    summary = run(stream, estimator, lambda feed: recorder, new, open_window=lambda: window, on_tick=recorder.at)
     return Full(window.truth(), recorder.graphs, summary)
 
 
@@ -146,7 +146,7 @@ def score_losses(
         run(
             stream,
             estimator,
-            judge,
+            lambda feed, judge=judge: judge,
             new,
             withheld=withheld,
             begin=withheld.begin - lead,

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from siha_ros.node.discovery import (
-    AGENT,
-    GROUP,
-    Place,
-    check_topic,
-    input_type,
-    matching_agents,
-    parameters_input,
-    topic_template,
-)
+from siha_ros.node.discovery import GROUP, Place, check_topic, input_type, matching, parameters_input, topic_template
 from siha_ros.node.groups import Groups
 from siha_ros.node.inputs import INPUT_TYPES, Input, Sample
-from siha_ros.node.intake import Intake, Reader
+from siha_ros.node.intake import Feed, Intake, Reader
 from siha_ros.node.messages import NewMessage
 from siha_ros.node.parameters import Parameters, window_parameters
 from siha_ros.node.pipeline import Sink
@@ -73,17 +64,18 @@ class Summary:
 
 
 class Heard(NamedTuple):
-    """One topic: the agent it belongs to, its type, what reads it, and whether its messages count from the begin of
-    the bag on, whatever part is run."""
+    """One topic: agent and group it belongs to, its type, what reads it, and whether its messages count from the begin
+    of the bag on, whatever part is run."""
 
-    agent: str
+    place: Place
     type_name: str
     read: Reader
     latched: bool = False
 
 
 class Stream:
-    """The stream of a group in a bag: which topics carry it, and of which type.
+    """The stream in a bag, of all groups or of the one of the parameter group: which topics carry it, and of which
+    type.
 
     Args:
         bag: the bag.
@@ -95,45 +87,45 @@ class Stream:
         self.bag, self.config, self.parameters = bag, config, parameters
         template = topic_template(parameters, config.identified)
         template = template if template.startswith("/") else f"/{template}"  # as for a node without a namespace
-        if GROUP in template and not parameters.group:
-            raise BagError(
-                f"bag {bag.path}: {template} is of several groups: expected the parameter group, to choose one"
-            )
-        template = template.replace(GROUP, parameters.group)
+        if parameters.group:
+            template = template.replace(GROUP, parameters.group)
         kind = "" if parameters.input_type == "auto" else parameters.input_type
         check_topic(template, self._input(kind) if kind else None)
         listed = parameters.input_agents
-        if AGENT not in template:
-            topics = {"": template} if template in bag.types else {}
-        elif listed:
-            topics = {agent: template.replace(AGENT, agent) for agent in listed}
-            topics = {agent: topic for agent, topic in topics.items() if topic in bag.types}
-        else:
-            topics = matching_agents(template, bag.types)
-        kind = kind or input_type(template, topics.values(), bag.types) or ""
-        topics = {agent: topic for agent, topic in topics.items() if kind in bag.types[topic]}
-        if not topics:
+        places = [place for place in matching(template, bag.types) if not listed or place.agent in ("", *listed)]
+        kind = kind or input_type(template, [place.topic for place in places], bag.types) or ""
+        self.places = [place for place in places if kind in bag.types[place.topic]]
+        if not self.places:
             found = [f"{topic} ({name})" for topic, names in bag.types.items() for name in names if name in INPUT_TYPES]
             raise BagError(
                 f"bag {bag.path}: no input on {template} (see --topics); of types that can be read it holds"
                 f" {', '.join(found) or 'none'}"
             )
-        self.agents = {topic: agent for agent, topic in topics.items()}
         self.kind = kind
 
-    def source(self) -> Input:
-        """What reads the messages."""
-        return self._input(self.kind)
+    def sources(self) -> dict[str, Input]:
+        """What reads the messages, by group of the topic: what an input remembers is not for others."""
+        return {place.group: self._input(self.kind) for place in self.places}
 
-    def heard(self, source: Input) -> dict[str, Heard]:
+    def heard(self, sources: Mapping[str, Input]) -> dict[str, Heard]:
         """What is read, by topic: the stream itself and what accompanies it."""
-        found = {topic: Heard(agent, self.kind, source.read) for topic, agent in self.agents.items()}
-        for agent in self.agents.values():
-            for companion in source.companions:
-                topic = Place("", agent, self.parameters.group).fill(companion.topic)
+        found = {place.topic: Heard(place, self.kind, sources[place.group].read) for place in self.places}
+        for place in self.places:
+            for companion in sources[place.group].companions:
+                topic = place._replace(group=place.group or self.parameters.group).fill(companion.topic)
                 topic = topic if topic.startswith("/") else f"/{topic}"
-                found.setdefault(topic, Heard(agent, companion.type_name, companion.read, companion.latched))
+                found.setdefault(topic, Heard(place, companion.type_name, companion.read, companion.latched))
         return found
+
+    def first_group(self) -> str:
+        """The group that the stream names first, empty where it names none."""
+        heard = self.heard(self.sources())
+        for entry in self.bag.messages(set(heard)):
+            found = heard[entry.topic]
+            if entry.connection.msgtype == found.type_name:
+                for sample in found.read(self.bag.read(entry), found.place.agent):
+                    return sample.group or found.place.group
+        return ""
 
     def _input(self, kind: str) -> Input:
         return parameters_input(kind, self.parameters, self.config.agent_names)
@@ -148,34 +140,45 @@ class Stream:
 def run(
     stream: Stream,
     estimator: Any,
-    sink: Sink,
+    open_sink: Callable[[Feed], Sink],
     new: NewMessage,
     *,
-    window: SlidingWindow | None = None,
+    close_sink: Callable[[Feed], object] = lambda feed: None,
+    open_window: Callable[[], SlidingWindow] | None = None,
     withheld: Withheld | None = None,
     begin: float | None = None,
     end: float | None = None,
     on_entry: Callable[[Entry], object] | None = None,
     on_tick: Callable[[int, float], object] | None = None,
 ) -> Summary:
-    """Run a stream, or the part of it recorded between two times (s), through window and estimator into a sink.
+    """Run a stream, or the part of it recorded between two times (s), through windows and estimator into sinks.
 
     Args:
-        stream, estimator, sink, new: input, estimator of the stream's bundle, where estimates go, what makes messages.
-        window: an empty one of the stream, its own by default.
+        stream, estimator, new: input, estimator of the stream's bundle, what makes messages.
+        open_sink, close_sink: give where the estimates of a new group go, and are told of one that is gone.
+        open_window: an empty one of the stream, its own by default.
         withheld: what the estimator is not shown.
         on_entry: is given every message of the bag before it is used, also those of other topics.
         on_tick: is given number and time of recording (s) of each estimate before it is made.
     """
     bag, parameters = stream.bag, stream.parameters
     summary, clock = Summary(), _Clock()
-    window = window or stream.window()
-    one = replace(parameters, groups_max=1)
-    intake = Intake(lambda: window, one, "body" if stream.config.identified else "team", summary.lines.append)
-    source = _WithholdingInput(stream.source(), withheld, parameters.names, clock)
-    intake.source = source
+    default = "body" if stream.config.identified else "team"
+    intake = Intake(open_window or stream.window, parameters, default, summary.lines.append)
+    sources = {
+        group: _WithholdingInput(source, withheld, parameters.names, clock)
+        for group, source in stream.sources().items()
+    }
     groups = Groups(
-        intake, estimator, lambda feed: sink, math.inf, summary.lines.append, summary.fail, clock=clock, new=new
+        intake,
+        estimator,
+        open_sink,
+        parameters.groups_forget_after,
+        summary.lines.append,
+        summary.fail,
+        close_sink,
+        clock=clock,
+        new=new,
     )
     first_ns = bag.begin_ns if begin is None else max(to_ns(begin), bag.begin_ns)
     last_ns = bag.end_ns if end is None else min(to_ns(end), bag.end_ns)
@@ -196,7 +199,7 @@ def run(
             tick += 1
 
     began = time.perf_counter()
-    heard_on = stream.heard(source)
+    heard_on = stream.heard(sources)
     for entry in [] if begin is None else bag.messages({t for t, h in heard_on.items() if h.latched}, None, begin):
         heard_on[entry.topic].read(bag.read(entry), "")
     for entry in bag.messages(set(heard_on) if on_entry is None else None, begin, end):
@@ -208,8 +211,9 @@ def run(
         if found is None or entry.connection.msgtype != found.type_name:
             continue
         summary.messages += 1
-        if not source.withholds(found.agent):
-            intake.push(bag.read(entry), found.agent, moment, moment, found.read)
+        place = found.place
+        if not sources[place.group].withholds(place.agent):
+            intake.push(bag.read(entry), place.agent, moment, moment, found.read, place.group)
             intake.drain()
             heard = True
     estimate_until(last_ns + 1)

@@ -40,7 +40,9 @@ def replayed(path, estimator=None, withheld=None, begin=None, end=None, **parame
     with Bag(path) as bag:
         stream = Stream(bag, estimator.bundle.config, Parameters(**({"rate": 10.0} | parameters)))
         new = MessageFactory(own_types()).new
-        summary = run(stream, estimator, sink, new, withheld=withheld, begin=begin, end=end, on_tick=sink.at)
+        summary = run(
+            stream, estimator, lambda feed: sink, new, withheld=withheld, begin=begin, end=end, on_tick=sink.at
+        )
     return summary, sink, estimator
 
 

@@ -9,7 +9,7 @@ from plain_estimator import PlainEstimator
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from siha_ros.node.parameters import Parameters
-from siha_ros.replay.bag import Bag, BagError, MessageFactory, own_types
+from siha_ros.replay.bag import Bag, MessageFactory, own_types
 from siha_ros.replay.stream import Stream, Withheld, run
 from siha_ros.window.types import Status
 
@@ -44,7 +44,7 @@ def replayed(path, names=(), withheld=None, begin=None, **parameters):
     with Bag(path) as bag:
         stream = Stream(bag, estimator.bundle.config, Parameters(**({"rate": 10.0} | parameters)))
         new_message = MessageFactory(own_types()).new
-        summary = run(stream, estimator, Kept(), new_message, withheld=withheld, begin=begin)
+        summary = run(stream, estimator, lambda feed: Kept(), new_message, withheld=withheld, begin=begin)
     return scenes, summary
 
 
@@ -112,17 +112,39 @@ def test_frames_of_a_bag_are_a_body_also_from_its_middle_on(tmp_path):
         assert last.reason[1].startswith("silent for")
 
 
-def test_a_replay_is_of_one_group(tmp_path):
+def two_teams(path):
+    """Teams red and blue of one robot each, r1, that move along y at x of 0 and 1 m; blue is silent from 1.5 s on."""
+
     def messages():
         for time in TIMES:
             for number, team in enumerate(("red", "blue")):
-                place = pose((float(number), time, 0.0))
-                stamped = new("geometry_msgs/msg/PoseStamped", header=header(BEGIN + time), pose=place)
-                yield f"/{team}/r1/pose", time, stamped
+                if team == "red" or time < 1.5:
+                    place = pose((float(number), time, 0.0))
+                    stamped = new("geometry_msgs/msg/PoseStamped", header=header(BEGIN + time), pose=place)
+                    yield f"/{team}/r1/pose", time, stamped
 
-    path = write(tmp_path / "bag", messages())
-    with pytest.raises(BagError, match="is of several groups: expected the parameter group"):
-        replayed(path, input_topic="/{group}/{agent}/pose")
+    return write(path, messages())
+
+
+def test_every_group_has_a_window_of_its_own(tmp_path):
+    path = two_teams(tmp_path / "bag")
+    scenes, summary = replayed(path, input_topic="/{group}/{agent}/pose", groups_forget_after=1.0)
+    by_group = {group: [scene for scene in scenes if scene.group == group] for group in ("blue", "red")}
+    assert summary.messages == 225 and summary.estimates == 24 + 10
+    for group, count, x in (("red", 24, 0.0), ("blue", 10, 1.0)):
+        assert len(by_group[group]) == count and by_group[group][-1].window.names == ["r1"]
+        assert np.allclose(by_group[group][-1].window.positions[0, :, 0], x)
+    assert any(line.startswith("group blue is forgotten") for line in summary.lines)
+
+
+def test_one_group_alone(tmp_path):
+    path = two_teams(tmp_path / "bag")
     scenes, summary = replayed(path, input_topic="/{group}/{agent}/pose", group="blue")
-    assert summary.messages == 150 and scenes[-1].group == "blue" and scenes[-1].window.names == ["r1"]
-    assert np.allclose(scenes[-1].window.positions[0, :, 0], 1.0)
+    assert summary.messages == 75 and {scene.group for scene in scenes} == {"blue"}
+    with Bag(path) as bag:
+        parameters = Parameters(input_topic="/{group}/{agent}/pose")
+        stream = Stream(bag, PlainEstimator(dims=3).bundle.config, parameters)
+        assert stream.first_group() == "red" and [place.topic for place in stream.places] == [
+            "/blue/r1/pose",
+            "/red/r1/pose",
+        ]
