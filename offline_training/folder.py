@@ -42,7 +42,7 @@ from offline_training.team import (
     window_errors,
 )
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
-from siha_ros.estimator import load_estimator
+from siha_ros.estimator import FORECAST, FORECAST_LOST, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HSPConfig
@@ -218,7 +218,7 @@ def _test(
     out: Path, parts: Split, spec: TeamSpec, source: str, *, count: int, seed: int
 ) -> tuple[dict[str, Any], dict[str, ErrorTable]] | None:
     """Losses in the test part through the estimator that the bundle makes, beside baselines: report, and the error
-    table of the estimator; None where the part is too short."""
+    tables of the estimator; None where the part is too short."""
     runs = [losses(parts.test, spec, lost, count, seed) for lost in spec.hidden_counts]
     if not all(runs):
         return None
@@ -234,4 +234,4 @@ def _test(
         tables = error_tables(measured)
     except ValueError:  # too few of them for quantiles
         return None
-    return result, {"siha": tables["siha"]}  # windows, of which there are more, tell the others
+    return result, {name: tables[name] for name in ("siha", FORECAST, FORECAST_LOST) if name in tables}

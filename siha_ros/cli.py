@@ -253,9 +253,7 @@ def _replay_options(commands: Any) -> None:
     )
     replay.add_argument("--type", default=None, help="message type of the input (default: that of the topics)")
     replay.add_argument("--agents", default=None, metavar="A,B", help="agents (default: all whose topic matches)")
-    replay.add_argument(
-        "--group", default=None, help="team or body of a bag of several (default: all; scored: the first)"
-    )
+    replay.add_argument("--group", default=None, help="team or body (default: all; with --hide: the first)")
     replay.add_argument(
         "--hide",
         default=None,

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from siha_ros.node.messages import NewMessage, Scene
 from siha_ros.replay.losses import LEAD_IN
-from siha_ros.replay.stream import Stream, Summary, Withheld, run
+from siha_ros.replay.stream import Stream, Summary, Withheld, only, run
 from siha_ros.replay.truth import RecordingWindow, Truth
 from siha_ros.window.types import Estimate, Status, WindowEstimator
 
@@ -116,7 +116,7 @@ def full_observation(stream: Stream, estimator: Any, new: NewMessage) -> Full:
     window = stream.window(RecordingWindow)
     assert isinstance(window, RecordingWindow)
     recorder = _GraphRecorder()
-    summary = run(stream, estimator, lambda feed: recorder, new, open_window=lambda: window, on_tick=recorder.at)
+    summary = run(stream, estimator, only(recorder), new, open_window=lambda: window, on_tick=recorder.at)
     return Full(window.truth(), recorder.graphs, summary)
 
 
@@ -146,7 +146,7 @@ def score_losses(
         run(
             stream,
             estimator,
-            lambda feed, judge=judge: judge,
+            only(judge),
             new,
             withheld=withheld,
             begin=withheld.begin - lead,

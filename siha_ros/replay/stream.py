@@ -137,6 +137,11 @@ class Stream:
         return make(config.dt, config.window, config.dims, listed or None, window_parameters(self.parameters))
 
 
+def only(sink: Sink) -> Callable[[Feed], Sink]:
+    """One sink for a run of one group."""
+    return lambda feed: sink
+
+
 def run(
     stream: Stream,
     estimator: Any,

@@ -43,7 +43,7 @@ def test_a_bundle_from_a_folder(tmp_path):
     config = estimator.bundle.config
     assert (config.system, config.count, config.window, config.max_hidden) == ("recorded", 4, 20, 1)
     assert config.training.trials == ["run_0.csv", "run_1.csv"]
-    assert config.metrics["test"]["losses"] == 5 and {"siha", "hsp", "forecast"} <= set(config.errors)
+    assert config.metrics["test"]["losses"] == 5 and {"siha", "hsp", "forecast", "forecast_lost"} <= set(config.errors)
     shown = Recording(["a", "b", "c", "d"], made.positions[:1, :, 200:220].astype(float), None, None, 0.1)
     for lost_at in (0, 10):
         estimate = estimator.estimate(shown.window(0, 20, np.array([3]), lost_at))

@@ -10,7 +10,7 @@ from plain_estimator import PlainEstimator
 from siha_ros.node.discovery import AGENT
 from siha_ros.node.parameters import ParameterError, Parameters
 from siha_ros.replay.bag import Bag, BagError, MessageFactory, own_types
-from siha_ros.replay.stream import Stream, Withheld, run
+from siha_ros.replay.stream import Stream, Withheld, only, run
 from siha_ros.window.types import Status
 
 VELOCITIES = np.array([[1.0, 0.0], [0.0, -2.0], [0.5, 0.5]])
@@ -40,9 +40,7 @@ def replayed(path, estimator=None, withheld=None, begin=None, end=None, **parame
     with Bag(path) as bag:
         stream = Stream(bag, estimator.bundle.config, Parameters(**({"rate": 10.0} | parameters)))
         new = MessageFactory(own_types()).new
-        summary = run(
-            stream, estimator, lambda feed: sink, new, withheld=withheld, begin=begin, end=end, on_tick=sink.at
-        )
+        summary = run(stream, estimator, only(sink), new, withheld=withheld, begin=begin, end=end, on_tick=sink.at)
     return summary, sink, estimator
 
 

@@ -10,7 +10,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 
 from siha_ros.node.parameters import Parameters
 from siha_ros.replay.bag import Bag, MessageFactory, own_types
-from siha_ros.replay.stream import Stream, Withheld, run
+from siha_ros.replay.stream import Stream, Withheld, only, run
 from siha_ros.window.types import Status
 
 BEGIN = 1_700_000_000.0
@@ -44,7 +44,7 @@ def replayed(path, names=(), withheld=None, begin=None, **parameters):
     with Bag(path) as bag:
         stream = Stream(bag, estimator.bundle.config, Parameters(**({"rate": 10.0} | parameters)))
         new_message = MessageFactory(own_types()).new
-        summary = run(stream, estimator, lambda feed: Kept(), new_message, withheld=withheld, begin=begin)
+        summary = run(stream, estimator, only(Kept()), new_message, withheld=withheld, begin=begin)
     return scenes, summary
 
 
