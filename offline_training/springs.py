@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-
-from torch import Tensor
+from typing import Any
 
 from offline_training.datasets.losses import team_losses
 from offline_training.datasets.simulated import APART, FRAMES, HORIZON, SPRINGS_SCALE, springs_windows
@@ -114,7 +113,11 @@ def finish_bundle(
     plot_curves(work)
     training = training_record(work, command, f"simulated springs, set {kind}", seed, [])
     metrics = {"validation": validation_metrics(work)}
-    save_springs_bundle(out, kind, agents, modules, noise, errors, metrics, training)
+
+    def save() -> None:
+        save_team(out, springs_config(out.name, kind, agents, modules, errors, metrics, training), modules, noise)
+
+    save()
     if kind == "any":  # the deviations of a live node: many losses through the estimator that the bundle makes
         estimator = load_estimator(out, "cpu")
         runs = chain.from_iterable(
@@ -132,27 +135,26 @@ def finish_bundle(
         errors |= error_tables(measured)
         unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", (seed + 3) % APART)
         errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=2.5, seconds=12.0, seed=seed)
-        save_springs_bundle(out, kind, agents, modules, noise, errors, metrics, training)
+        save()
     return out
 
 
-def save_springs_bundle(
-    path: Path,
+def springs_config(
+    name: str,
     kind: str,
     agents: int,
     modules: TeamModules,
-    noise: dict[str, Tensor],
     errors: dict[str, ErrorTable],
-    metrics: dict,
+    metrics: dict[str, Any],
     training: Training,
-) -> None:
-    """Write the bundle of one set."""
+) -> BundleConfig:
+    """What the bundle of one set says of itself. agents: of the team, the hidden ones among them."""
     hidden, frames = max(modules.hsp_sa), modules.nri.config.frames
     seen = springs_windows(kind, "train", 8000, agents=agents, frames=frames).states(slice(None), agents - hidden)
     positions, velocities = SPRINGS_SCALE.split(seen)
-    config = BundleConfig(
+    return BundleConfig(
         format=1,
-        name=path.name,
+        name=name,
         system="springs",
         purpose="the simulated team of make demo: 7 like agents joined by springs"
         if kind == "any"
@@ -181,4 +183,3 @@ def save_springs_bundle(
         training=training,
         metrics=metrics,
     )
-    save_team(path, config, modules, noise)

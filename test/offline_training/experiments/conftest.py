@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offline_training.experiments import baselines
 from offline_training.experiments.cells import Options
 from offline_training.experiments.lab import Lab
 
@@ -27,3 +28,9 @@ def own_lab(tiny_lab, tmp_path):
 def tiny_options() -> Options:
     """The shortest schedules."""
     return OPTIONS
+
+
+@pytest.fixture(autouse=True)
+def few_live(monkeypatch):
+    """Windows for the node's estimator, which answers them one by one."""
+    monkeypatch.setattr(baselines, "LIVE", 2)
