@@ -65,9 +65,9 @@ def raised(error: Exception) -> None:
 
 class Storm:
     """The node's own way from messages to outputs, with its clock in the test's hands: an estimate for every `every`
-    stamps."""
+    messages."""
 
-    def __init__(self, kind: str, estimator, fixed: bool, names=NAMES, place=Team.position, every: int = 4) -> None:
+    def __init__(self, kind: str, estimator, fixed: bool, names=NAMES, place=Team.position, every: int = 20) -> None:
         self.kind, self.source, self.every = kind, make_input(kind, names, twists="/{agent}/twist"), every
         self.names, self.place, config = names, place, estimator.bundle.config
         self.said: list[str] = []
@@ -77,7 +77,7 @@ class Storm:
         self.groups = Groups(
             self.intake, estimator, lambda feed: self.sink, 10.0, self.said.append, raised, clock=lambda: self.clock
         )
-        self.moment, self.clock, self.frames = 1000.0, 50.0, 0
+        self.moment, self.clock, self.sent = 1000.0, 50.0, 0
 
     @staticmethod
     def checked(read):
@@ -95,12 +95,13 @@ class Storm:
 
     def send(self, odd) -> None:
         """One stamp of all agents, each message passed through `odd`."""
-        self.moment, self.clock, self.frames = self.moment + 1 / RATE, self.clock + 1 / RATE, self.frames + 1
+        self.moment, self.clock = self.moment + 1 / RATE, self.clock + 1 / RATE
         for index, name in enumerate(self.names if self.source.per_agent else [""]):
-            message = odd(fill(blank(self.kind), self.moment, self.names, index, self.place))
+            message, self.sent = odd(fill(blank(self.kind), self.moment, self.names, index, self.place)), self.sent + 1
             if message is not None:
                 self.intake.push(message, name, self.moment, self.clock, self.checked(self.source.read))
-        if self.frames % self.every == 0:
+        if self.sent >= self.every:
+            self.sent = 0
             self.groups.step()
 
     def rage(self, count: int) -> None:
@@ -159,7 +160,7 @@ def test_odd_messages_break_no_trained_model(count):
     from siha_ros.estimator import load_estimator
 
     team = load_estimator("springs_team", "cpu")
-    storm = Storm("geometry_msgs/msg/PoseStamped", team, False, [f"r{index}" for index in range(7)], circle, every=10)
+    storm = Storm("geometry_msgs/msg/PoseStamped", team, False, [f"r{index}" for index in range(7)], circle, every=70)
     storm.rage(count)
     assert storm.groups.estimates > 0, storm.said
     storm.clear_up()
