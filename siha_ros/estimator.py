@@ -29,6 +29,7 @@ from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
 from siha_ros.resources import bundle_path
+from siha_ros.straight_line import straight_line_errors
 from siha_ros.window.completion import only_seen
 from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference
 from siha_ros.window.types import Estimate, Forecast, Status, Window
@@ -42,6 +43,7 @@ UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
+STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
 FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -270,7 +272,7 @@ class TeamEstimator:
         estimate = self.fallback.estimate(window)
         estimate.internal = memory  # for the time when the window is one of the bundle's again
         estimate.reason = [f"extrapolated: {why}"] * len(window.names)
-        self._deviate(estimate, window, ["constant_velocity"] * len(window.names))
+        self._deviate(estimate, window, [STRAIGHT] * len(window.names))
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -641,11 +643,7 @@ class TeamEstimator:
         )
         told = "solved" if "solved" in self.bundle.config.errors else "hsp"
         tables = [
-            "constant_velocity"
-            if why.startswith("extrapolated")
-            else (told if name in solved else "hsp")
-            if why
-            else "siha"
+            STRAIGHT if why.startswith("extrapolated") else (told if name in solved else "hsp") if why else "siha"
             for name, why in zip(window.names, reason, strict=True)
         ]
         self._deviate(estimate, window, tables)
@@ -655,19 +653,23 @@ class TeamEstimator:
     def _deviate(self, estimate: Estimate, window: Window, tables: list[str]) -> None:
         """Deviations by time since loss, from the bundle's tables of measured errors."""
         errors = self.bundle.config.errors
+        straight = [errors[STRAIGHT]]
+        if STRAIGHT in tables and (shown := straight_line_errors(window)) is not None:
+            straight.append(shown)  # the bundle was made for other motion: what this stream shows counts too
         since = time_since_seen(window)
         width, radius = (np.empty_like(since) for _ in range(2))
         for table in set(tables):
             rows = [row for row, name in enumerate(tables) if name == table]
             spread = None if estimate.spread is None else estimate.spread[rows]
-            width[rows], radius[rows] = errors[table].at(since[rows], table == "constant_velocity", spread)
+            if table == STRAIGHT:
+                width[rows], radius[rows] = _largest(straight, since[rows])
+            else:
+                width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         least = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
         width, radius = np.maximum(width, least[0]), np.maximum(radius, least[1])  # none is better than what is seen
         width[window.observed], radius[window.observed] = least
         bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
-        width[bridged], radius[bridged] = errors["constant_velocity"].at(
-            (window.times - window.last_seen[:, None])[bridged], growing=True
-        )
+        width[bridged], radius[bridged] = _largest(straight, (window.times - window.last_seen[:, None])[bridged])
         eye = np.eye(self.dims)
         estimate.covariance = width[..., None, None] ** 2 * eye
         estimate.position_95 = radius
@@ -676,12 +678,18 @@ class TeamEstimator:
         later = np.stack(errors[FORECAST].at(np.tile(ahead, (len(since), 1))))
         known = np.stack([width[:, -1], radius[:, -1]])
         later = np.where(seen[:, None], later, lost_ahead(errors.get(FORECAST_LOST), ahead, known, later))
-        straight = np.array(tables) == "constant_velocity"
+        rows = np.array(tables) == STRAIGHT
         gone = np.nan_to_num(window.times[-1] - window.last_seen, nan=window.times[-1] - window.times[0])
-        later[:, straight] = errors["constant_velocity"].at(gone[straight, None] + ahead, growing=True)
+        later[:, rows] = _largest(straight, gone[rows, None] + ahead)
         later = np.maximum(later, np.array(least)[:, None, None])
         estimate.forecast.covariance = later[0, ..., None, None] ** 2 * eye
         estimate.forecast.position_95 = later[1]
+
+
+def _largest(tables: list[ErrorTable], seconds: Array) -> Array:
+    """Half-widths and radii ``[2, ...]`` (m) at times since loss, the larger of some tables of errors that grow."""
+    result: Array = np.max([np.stack(table.at(seconds, growing=True)) for table in tables], axis=0)
+    return result
 
 
 def lost_ahead(table: ErrorTable | None, ahead: Array, known: Array, later: Array) -> Array:
@@ -711,7 +719,7 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     for name in ("step_variance", *(f"guess_variance_{count}" for count in counts)):
         if name not in noise or noise[name].shape != (features,) or not bool((noise[name] > 0).all()):
             raise BundleError(f"{bundle.path}: noise.safetensors: {name}: expected {features} variances above 0")
-    for table in ("siha", "hsp", "constant_velocity", FORECAST):
+    for table in ("siha", "hsp", STRAIGHT, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")
 

@@ -23,6 +23,7 @@ from siha_ros.estimator import (
 )
 from siha_ros.model.bundle import BundleError, load_bundle, save_bundle
 from siha_ros.replay.windows import window_of
+from siha_ros.straight_line import straight_line_errors
 
 AGENTS = 7
 NAMES = [f"r{agent}" for agent in range(AGENTS)]
@@ -557,6 +558,27 @@ def test_an_extrapolated_agents_deviation_grows(case):
         lost = [(agent, 19.95, 99.0) for agent in (1, 2, 3)]
         radius.append(case.run(case.team(), [newest], lost)[0].position_95[1, -1])
     assert (np.diff(radius) > 0).all() and radius[-1] > 1.5 * radius[-2]
+
+
+def test_an_extrapolated_deviation_is_that_of_the_stream_at_hand(by_hand):
+    """Robots that the bundle was not made for, in number and in how they swerve, for which its own table is too sure."""
+    times = 20.0 + by_hand.dt * np.arange(1 - by_hand.frames, 1)
+    turn = 9.0 * times + np.arange(5)[:, None]
+    positions = np.stack([np.cos(turn) + np.arange(5)[:, None], np.sin(turn)], -1)
+    observed = np.ones((5, by_hand.frames), dtype=bool)
+    observed[4, -2:] = False
+    velocity = 9.0 * np.stack([-np.sin(turn), np.cos(turn)], -1)
+    last = np.array([times[-1]] * 4 + [times[-3]])
+    known = last, positions[:, -3], velocity[:, -3]
+    window = window_of([f"r{agent}" for agent in range(5)], times, positions, observed, None, known)
+    estimate = by_hand.estimator.estimate(window)
+    assert estimate.reason[4].startswith("extrapolated: 5 agents")
+    shown, own = straight_line_errors(window), by_hand.estimator.bundle.config.errors["constant_velocity"]
+    since = np.array([2 * by_hand.dt])
+    assert estimate.position_95[4, -1] == pytest.approx(shown.at(since)[1][0]) and shown.at(since)[1] > own.at(since)[1]
+    assert np.linalg.norm(positions[4, -1] - estimate.positions[4, -1]) < estimate.position_95[4, -1]
+    assert (np.diff(estimate.forecast.position_95[4]) >= 0).all()
+    assert estimate.forecast.position_95[4, 0] > estimate.position_95[4, -1]
 
 
 def test_what_was_known_outlives_a_window_that_does_not_fit(by_hand):
