@@ -2,7 +2,8 @@
 
 Run by the harness as a process of its own. The folder name of the bundle chooses the kind: `team` (any names, planar, a
 window of 1 s) or `body` (joints j0 to j30, a window of 0.25 s). `slow` in the name makes every estimate take 0.3 s,
-`broken` makes every third one fail, `loading` makes configure take 10 s, and with `poor` there is no package nav_msgs.
+`stuck` 10 s, `broken` makes every third one fail, `loading` makes configure take 10 s, and with `poor` there is no
+package nav_msgs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class HoldEstimator:
         )
         self.bundle, self.device = SimpleNamespace(config=config), "cpu"
         self._hold = Hold(horizon=config.horizon)
-        self._slow, self._broken, self._count = "slow" in path.name, "broken" in path.name, 0
+        self._slow, self._stuck = "slow" in path.name, "stuck" in path.name
+        self._broken, self._count = "broken" in path.name, 0
 
     def warm_up(self) -> None:
         pass
@@ -49,6 +51,9 @@ class HoldEstimator:
         self._count += 1
         if self._slow:
             time.sleep(0.3)
+        if self._stuck:
+            print("stuck", flush=True)
+            time.sleep(10.0)
         if self._broken and self._count % 3 == 0:
             raise RuntimeError("broken on purpose")
         return self._hold.estimate(window, previous)
