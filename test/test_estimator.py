@@ -561,7 +561,7 @@ def test_an_extrapolated_agents_deviation_grows(case):
 
 
 def test_an_extrapolated_deviation_is_that_of_the_stream_at_hand(by_hand):
-    """Robots that the bundle was not made for, in number and in how they swerve, for which its own table is too sure."""
+    """Robots that the bundle was not made for, in number and in how they swerve; its own table is too sure of them."""
     times = 20.0 + by_hand.dt * np.arange(1 - by_hand.frames, 1)
     turn = 9.0 * times + np.arange(5)[:, None]
     positions = np.stack([np.cos(turn) + np.arange(5)[:, None], np.sin(turn)], -1)
