@@ -10,6 +10,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+OUTLIERS = 10.0  # times the median that a mean is larger than it, from which on the median is given too
+
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
@@ -25,13 +27,16 @@ def short(value: float | None, percent: bool = False) -> str:
 
 
 def figure(figures: Mapping[str, Any], name: str, paper: str | None = None) -> str:
-    """A figure of :func:`siha_ros.replay.evaluate.figures` with its 95 % interval, and the paper's number after it in
-    parentheses."""
+    """A figure of :func:`siha_ros.replay.evaluate.figures` with its 95 % interval, the median where a few windows
+    decide the mean, and the paper's number after it in parentheses."""
     percent = name.startswith("acc")
     text = short(figures.get(name), percent)
     bounds = figures.get(f"{name}_ci")
     if bounds:
         text += f" [{short(bounds[0], percent)}, {short(bounds[1], percent)}]"
+    mean, median = figures.get(name), figures.get(f"{name.removesuffix('_mean')}_median")
+    if mean and median and mean > OUTLIERS * median:
+        text += f", median {short(median)}"
     return text if paper is None else f"{text} ({paper})"
 
 

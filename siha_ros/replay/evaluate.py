@@ -375,9 +375,13 @@ def figures(answer: Answer, task: Task, config: Space) -> dict[str, Any]:
         missed = None
         if predicted is not None and task.future.shape[2]:
             missed = (predicted - task.future[:, : predicted.shape[1]]).square().mean((2, 3))  # [n, A]
-        put(f"mse_fsp_{kind}_visible", None if missed is None else missed[:, : task.seen].mean(1))
         absent = missed is None or not task.hidden or missed.shape[1] <= task.seen
-        put(f"mse_fsp_{kind}_hidden", None if absent or missed is None else missed[:, task.seen :].mean(1))
+        for who, values in (
+            ("visible", None if missed is None else missed[:, : task.seen].mean(1)),
+            ("hidden", None if absent or missed is None else missed[:, task.seen :].mean(1)),
+        ):
+            put(f"mse_fsp_{kind}_{who}", values)
+            put(f"mse_fsp_{kind}_{who}_median", values, "median")  # a roll-out that diverges can decide the mean
     out |= accuracies(answer.graph, task)
     put("error_cm_window", None if distances is None else distances.flatten(1).mean(1), factor=100)
     put("error_cm_newest", None if distances is None else distances[..., -1].mean(1), factor=100)

@@ -156,7 +156,8 @@ def test_a_whole_evaluation_has_the_keys_of_the_schema(estimator):
     )
     assert set(result["methods"]) == {"hsp_sa", "siha_paper", "nri_complete", "nri_visible", "siha", "hold"}
     keys = {f"mse_hsp_{kind}" for kind in ("mean", "median")} | {"acc_vv", "acc_vh", "acc_hh"}
-    keys |= {f"mse_fsp_{how}_{who}" for how in ("onestep", "openloop") for who in ("visible", "hidden")}
+    steps = {f"mse_fsp_{how}_{who}" for how in ("onestep", "openloop") for who in ("visible", "hidden")}
+    keys |= steps | {f"{step}_median" for step in steps}
     keys |= {"error_cm_window", "error_cm_newest", "rmse_cm_newest"}
     for found in result["methods"].values():
         assert {key for key in found if not key.endswith("_ci")} == keys

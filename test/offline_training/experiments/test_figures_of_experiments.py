@@ -40,6 +40,11 @@ def test_numbers_as_they_are_written():
     found = {"acc_vv": 98.76, "acc_vv_ci": [98.0, 99.5]}
     assert figure(found, "acc_vv", "98.9") == "98.8 [98.0, 99.5] (98.9)"
     assert figure(found, "mse_hsp_mean") == "-"
+    fsp = {"mse_fsp_openloop_hidden": 2.0, "mse_fsp_openloop_hidden_median": 0.25}
+    assert figure(fsp, "mse_fsp_openloop_hidden") == "2.0e+00"  # 8 times
+    assert figure(fsp | {"mse_fsp_openloop_hidden": 3.0}, "mse_fsp_openloop_hidden") == "3.0e+00, median 2.5e-1"
+    hsp = {"mse_hsp_mean": 0.5, "mse_hsp_median": 0.01}
+    assert figure(hsp, "mse_hsp_mean", "0.1") == "5.0e-1, median 1.0e-2 (0.1)"
     assert budget([{"samples_seen": 1500, "minutes": 0.25}, {"samples_seen": 500, "minutes": 1.0}]) == "2 k, 1.2 min"
     gaps = {"siha_paper - hsp_sa": {"acc_vv": [1.25, 0.5, 2.0]}}
     assert difference_rows(gaps, ["acc_vv", "acc_vh"]) == [["SIHA - hsp_sa", "1.2 [0.5, 2.0]", "-"]]
