@@ -43,6 +43,7 @@ UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
+SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents that were never seen
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
 FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
@@ -641,9 +642,9 @@ class TeamEstimator:
             internal=memory,
             spread=spread,
         )
-        told = "solved" if "solved" in self.bundle.config.errors else "hsp"
+        told = "solved" if "solved" in self.bundle.config.errors else HSP
         tables = [
-            STRAIGHT if why.startswith("extrapolated") else (told if name in solved else "hsp") if why else "siha"
+            STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
         ]
         self._deviate(estimate, window, tables)
@@ -663,6 +664,8 @@ class TeamEstimator:
             spread = None if estimate.spread is None else estimate.spread[rows]
             if table == STRAIGHT:
                 width[rows], radius[rows] = _largest(straight, since[rows])
+            elif table == SIHA:
+                width[rows], radius[rows] = long_lost(errors[SIHA], errors[HSP], since[rows], spread)
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         least = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
@@ -686,9 +689,20 @@ class TeamEstimator:
         estimate.forecast.position_95 = later[1]
 
 
+def long_lost(table: ErrorTable, unseen: ErrorTable, since: Array, spread: Array | None) -> Array:
+    """Half-widths and radii ``[2, ...]`` (m) at times since loss. Beyond those of the table they grow as they did in it,
+    up to how far two states are apart that know nothing of each other: the spread of the data, which is how far off
+    the guess of an agent is that was never seen, times the square root of 2."""
+    known = np.stack(table.at(since, spread=spread))
+    growing = np.stack(table.at(since, table.trend * (1 - table.exponent), spread))  # a predicted one grows itself
+    most = np.sqrt(2) * np.array([unseen.half_width[0], unseen.radius[0]]).reshape(2, *([1] * since.ndim))
+    result: Array = np.minimum(growing, np.maximum(known, most))
+    return result
+
+
 def _largest(tables: list[ErrorTable], seconds: Array) -> Array:
     """Half-widths and radii ``[2, ...]`` (m) at times since loss, the larger of some tables of errors that grow."""
-    result: Array = np.max([np.stack(table.at(seconds, growing=True)) for table in tables], axis=0)
+    result: Array = np.max([np.stack(table.at(seconds, growing=1.0)) for table in tables], axis=0)
     return result
 
 
@@ -719,7 +733,7 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     for name in ("step_variance", *(f"guess_variance_{count}" for count in counts)):
         if name not in noise or noise[name].shape != (features,) or not bool((noise[name] > 0).all()):
             raise BundleError(f"{bundle.path}: noise.safetensors: {name}: expected {features} variances above 0")
-    for table in ("siha", "hsp", STRAIGHT, FORECAST):
+    for table in (SIHA, HSP, STRAIGHT, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")
 

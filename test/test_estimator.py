@@ -19,9 +19,10 @@ from siha_ros.estimator import (
     choose_device,
     fill_gaps,
     load_estimator,
+    long_lost,
     time_since_seen,
 )
-from siha_ros.model.bundle import BundleError, load_bundle, save_bundle
+from siha_ros.model.bundle import BundleError, ErrorTable, load_bundle, save_bundle
 from siha_ros.replay.windows import window_of
 from siha_ros.straight_line import straight_line_errors
 
@@ -459,6 +460,26 @@ def test_deviation_grows_with_the_time_since_the_loss(case):
     assert (np.diff(variance) >= 0).all()
     ahead = np.trace(estimates[-1].forecast.covariance, axis1=-2, axis2=-1)
     assert (np.diff(ahead, axis=1) >= 0).all() and (ahead[1] > ahead[0]).all()
+
+
+def test_beyond_its_table_a_deviation_grows_to_the_spread_of_the_data(by_hand):
+    """Robots that do not depend on each other: errors went with time, and a guess of one never seen is 1.5 m off."""
+    alone = ErrorTable([1.0, 2.0, 4.0], [0.1, 0.2, 0.4], [0.25, 0.5, 1.0])
+    unseen = ErrorTable([0.05], [0.6], [1.5])
+    assert alone.trend == 1.0
+    width, radius = long_lost(alone, unseen, np.array([2.0, 4.0, 5.0, 100.0]), None)
+    np.testing.assert_allclose(radius, [0.5, 1.0, 1.25, 1.5 * np.sqrt(2)])
+    np.testing.assert_allclose(width, [0.2, 0.4, 0.5, 0.6 * np.sqrt(2)])
+    recovered = ErrorTable([1.0, 2.0, 4.0], [0.1, 0.1, 0.1], [0.25, 0.25, 0.25])  # what the others do tells all
+    assert recovered.trend == 0.0 and long_lost(recovered, unseen, np.array([100.0]), None)[1] == 0.25
+    predicting = ErrorTable([1.0, 4.0], [0.1, 0.4], [0.25, 1.0], [0.1, 0.4], 1.0)  # an estimator that says so itself
+    assert long_lost(predicting, unseen, np.array([8.0]), np.array([0.6]))[1] == pytest.approx(1.5)
+    # the same through the estimator, whose table reaches to 4 s: 0.08 m at 2 s, 0.1 m at 4 s
+    estimate = by_hand.run(by_hand.team(), 20.0 + 0.5 * np.arange(33), [(1, 20.0, 99.0)])[-1]
+    table = by_hand.estimator.bundle.config.errors["siha"]
+    since = estimate.times[-1] - 19.98
+    assert since > 15 and table.trend == pytest.approx(np.log2(0.1 / 0.08))
+    assert estimate.position_95[1, -1] == pytest.approx(0.1 * (since / 4) ** table.trend)
 
 
 def test_time_since_seen_by_hand(by_hand):

@@ -89,15 +89,25 @@ class ErrorTable:
         if not 0 <= self.exponent <= 2 or (self.exponent > 0) > bool(self.spread):
             raise ValueError("exponent must be 0 to 2, and 0 without spread")
 
+    @property
+    def trend(self) -> float:
+        """The power of time by which the radius grew in the later half of the table's times, 0 to 1."""
+        last = self.seconds[-1]
+        before = float(np.interp(last / 2, self.seconds, self.radius))
+        if last <= 0 or last / 2 < self.seconds[0] or before <= 0:
+            return 0.0
+        return float(np.clip(np.log2(self.radius[-1] / before), 0.0, 1.0))
+
     def at(
-        self, seconds: np.ndarray, growing: bool = False, spread: np.ndarray | None = None
+        self, seconds: np.ndarray, growing: float = 0.0, spread: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Half-widths and radii (m) at times since loss (s). Beyond the table the last entry, which is the largest
-        known, or, where errors are known to be growing, more in proportion to time. Infinite: the last entry.
+        known, and more with the power ``growing`` of time. Infinite: the last entry.
         spread: what the estimator predicted for each (m), NaN for the usual."""
         factor: np.ndarray | float = 1.0
         if growing:
-            factor = np.maximum(np.where(np.isfinite(seconds), seconds, 0.0) / max(self.seconds[-1], 1e-9), 1.0)
+            elapsed = np.where(np.isfinite(seconds), seconds, 0.0) / max(self.seconds[-1], 1e-9)
+            factor = np.maximum(elapsed, 1.0) ** growing
         if spread is not None and self.exponent:
             factor = factor * self.against_usual(seconds, spread) ** self.exponent
         width = np.interp(seconds, self.seconds, self.half_width)
