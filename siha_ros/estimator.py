@@ -690,9 +690,9 @@ class TeamEstimator:
 
 
 def long_lost(table: ErrorTable, unseen: ErrorTable, since: Array, spread: Array | None) -> Array:
-    """Half-widths and radii ``[2, ...]`` (m) at times since loss. Beyond those of the table they grow as they did in it,
-    up to how far two states are apart that know nothing of each other: the spread of the data, which is how far off
-    the guess of an agent is that was never seen, times the square root of 2."""
+    """Half-widths and radii ``[2, ...]`` (m) at times since loss. Beyond those of the table they grow as in it, up to
+    how far apart two states are that know nothing of each other: the spread of the data, which is how far off the guess
+    of an agent is that was never seen, times the square root of 2."""
     known = np.stack(table.at(since, spread=spread))
     growing = np.stack(table.at(since, table.trend * (1 - table.exponent), spread))  # a predicted one grows itself
     most = np.sqrt(2) * np.array([unseen.half_width[0], unseen.radius[0]]).reshape(2, *([1] * since.ndim))
