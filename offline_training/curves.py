@@ -1,7 +1,8 @@
 """``siha bench curves``: accuracy of NRI over minutes of training, one curve for each set of choices.
 
-All train on the same Springs (7 agents) for the same time, each with the steps that fit it at the pace measured just
-before; the choices are options of ``springs.yaml``. Validation is part of the minutes.
+All train on the same Springs (7 agents) from the same seed for the same time, each with the steps that fit it at the
+pace measured just before, or for the same number of samples; the choices are options of ``springs.yaml``. Validation is
+part of the minutes.
 """
 
 from __future__ import annotations
@@ -44,19 +45,32 @@ PACE_STEPS = 4
 REACHED = (60.0, 80.0, 90.0, 95.0, 97.5)  # percent of the edges
 
 
-def bench_curves(names: Sequence[str], minutes: float, work: Path, seed: int, device: str) -> dict[str, Any]:
-    """Train each choice in ``work``, going on from what is there. Returns the report, schema 1, and writes it to
-    ``work/curves.json``, with a picture beside it."""
-    claim(work, minutes=minutes, seed=seed, training=TRAINING)
+def bench_curves(
+    names: Sequence[str],
+    minutes: float,
+    work: Path,
+    seed: int,
+    device: str,
+    samples: int | None = None,
+    without: str | None = None,
+) -> dict[str, Any]:
+    """Train each choice in ``work``, going on from what is there. samples: that each sees, in place of the minutes.
+    without: an option that each choice has, and that it is trained without as well. Returns the report, schema 1, and
+    writes it to ``work/curves.json``, with a picture beside it."""
+    curves = {name: options_of(name) for name in names}
+    for name, options in list(curves.items()) if without else []:
+        if without not in options:
+            raise ValueError(f"--without {without}: the choice {name} stands for {', '.join(options) or 'no option'}")
+        curves[f"{name}_without_{without}"] = [option for option in options if option != without]
+    claim(work, minutes=None if samples else minutes, samples=samples, seed=seed, training=TRAINING)
     report: dict[str, Any] = {"schema": 1, "machine": machine(device), "threads": torch.get_num_threads()}
-    report |= {"minutes": minutes, "seed": seed, "curves": {}}
-    for name in names:
-        options = options_of(name)
+    report |= {"minutes": None if samples else minutes, "samples": samples, "seed": seed, "curves": {}}
+    for name, options in curves.items():
         sizes = [f"hidden={AGENTS - 5}", f"training={TRAINING}", f"validation={VALIDATION}", f"seed={seed}"]
         config = load_config("springs", options, sizes)
         training, validation, hidden = load_windows(config, None)
         plan = config.plan(len(training), AGENTS, hidden, len(validation))
-        rows = train_for(name, plan, training, validation, minutes, work, seed, device)
+        rows = train_for(name, plan, training, validation, minutes, work, seed, device, samples)
         report["curves"][name] = {"options": options, "points": points(rows), "reached": reached(rows)}
         (work / "curves.json").write_text(json.dumps(report, indent=2) + "\n")
         plot(report, work / "curves.png")
@@ -78,8 +92,9 @@ def train_for(
     work: Path,
     seed: int,
     device: str,
+    samples: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows of the log of an NRI trained for so many minutes."""
+    """Rows of the log of an NRI trained for so many minutes, or samples."""
 
     def fit(folder: Path, steps: int, points: int) -> list[dict[str, Any]]:
         torch.manual_seed(seed)
@@ -89,6 +104,8 @@ def train_for(
         fit_nri(name, short, nri, training, validation, folder, agents=AGENTS, scale=1.0, seed=seed)
         return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
 
+    if samples:
+        return fit(work, max(POINTS, round(samples / plan.nri_batch)), POINTS)
     note = work / f"{name}.steps"
     if not note.exists():
         with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
@@ -134,7 +151,7 @@ def plot(report: Mapping[str, Any], path: Path) -> None:
     axis = figure.subplots()
     for name, curve in report["curves"].items():
         minutes, accuracy = ([point[key] for point in curve["points"]] for key in ("minutes", "accuracy"))
-        axis.plot([0.0, *minutes], [50.0, *accuracy], marker=".", label=name if name == "paper" else f"+ {name}")
+        axis.plot([0.0, *minutes], [50.0, *accuracy], marker=".", label=_title(name))
     axis.set(xlabel="minutes of training, validation included", ylabel="edges right, % (7 agents, Springs)")
     axis.legend()
     axis.grid(alpha=0.3)
@@ -143,10 +160,14 @@ def plot(report: Mapping[str, Any], path: Path) -> None:
 
 def table(report: Mapping[str, Any]) -> str:
     """The report for a terminal."""
-    rows = [["choices", "samples seen", "edges %", *(f"min to {percent:g} %" for percent in REACHED)]]
+    rows = [["choices", "samples seen", "edges %", "mse", *(f"min to {percent:g} %" for percent in REACHED)]]
     for name, curve in report["curves"].items():
         last = curve["points"][-1]
         marks = ["-" if minutes is None else f"{minutes:.1f}" for minutes in curve["reached"].values()]
-        title = name if name == "paper" else f"+ {name}"
-        rows.append([title, f"{last['samples']}", f"{last['accuracy']:.1f}", *marks])
-    return "\n".join([f"{report['minutes']:g} min each, {report['threads']} threads", "", *columns(rows)])
+        rows.append([_title(name), f"{last['samples']}", f"{last['accuracy']:.1f}", f"{last['mse']:.2e}", *marks])
+    each = f"{report['samples']} samples" if report["samples"] else f"{report['minutes']:g} min"
+    return "\n".join([f"{each} each, {report['threads']} threads", "", *columns(rows)])
+
+
+def _title(name: str) -> str:
+    return name if name.startswith("paper") else f"+ {name.replace('_without_', ' without ')}"

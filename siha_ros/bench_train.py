@@ -33,6 +33,7 @@ from siha_ros.tables import columns
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 WARM_UP = 2  # steps
 PROFILE_ROWS = 30
+SHOWN = 8  # operations of a profile that the report names
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def measure(name: str, precision: str, seconds: float, device: str, profile: Pat
     if profile:
         profile.mkdir(parents=True, exist_ok=True)
         part = replace(case, batch=max(1, case.batch // 4))  # what is done is the same, and there are many operations
-        (profile / f"{name}_{precision}.txt").write_text(Step(part, precision, device).profile())
+        row["operations"], text = Step(part, precision, device).profile()
+        (profile / f"{name}_{precision}.txt").write_text(text)
     return row
 
 
@@ -193,13 +195,21 @@ class Step:
             times.append(self._now() - began)
         return 1e3 * float(np.median(times))
 
-    def profile(self) -> str:
-        """Where the time of a step goes, by operation."""
+    def profile(self) -> tuple[list[dict[str, Any]], str]:
+        """Where the time of a step goes, by operation: the SHOWN that take most, with their share of it, and a table of
+        many."""
         self()
         with torch.profiler.profile() as profiler:
             self()
-        sort = "self_cuda_time_total" if self.device.type == "cuda" else "self_cpu_time_total"
-        return profiler.key_averages().table(sort_by=sort, row_limit=PROFILE_ROWS, max_name_column_width=60)
+        sort = "self_device_time_total" if self.device.type == "cuda" else "self_cpu_time_total"
+        found = profiler.key_averages()
+        spent = {one.key: (getattr(one, sort), one.count) for one in found}
+        whole = sum(time for time, _ in spent.values())
+        largest = sorted(spent, key=lambda key: -spent[key][0])[:SHOWN]
+        operations = [
+            {"operation": key, "percent": 100 * spent[key][0] / whole, "calls": spent[key][1]} for key in largest
+        ]
+        return operations, found.table(sort_by=sort, row_limit=PROFILE_ROWS, max_name_column_width=60)
 
     def _now(self) -> float:
         if self.device.type == "cuda":
@@ -298,6 +308,11 @@ def table(report: dict[str, Any]) -> str:
                 f"{row['case']}, {row['precision']}: slots matched in {ours:.2f} ms a batch, by scipy {scipy:.2f} ms;"
                 f" training with scipy {row['samples_per_second_scipy']:.4g} samples/s"
             )
+    for row in report["rows"]:
+        if "operations" in row:
+            lines += ["", f"where the time of {row['case']}, {row['precision']} goes, by operation (itself alone)"]
+            shares = [[one["operation"], f"{one['percent']:.1f} %", f"{one['calls']}"] for one in row["operations"]]
+            lines += columns([["operation", "time", "calls"], *shares])
     return "\n".join(lines)
 
 

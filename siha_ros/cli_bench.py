@@ -95,6 +95,13 @@ def _curves_options(kinds: Any) -> Any:
         "--choices", nargs="+", choices=CHOICES, default=CHOICES, metavar="NAME", help=f"of {', '.join(CHOICES)}"
     )
     curves.add_argument("--minutes", type=factor, default=8.0, help="of each (default: %(default)s)")
+    curves.add_argument("--samples", type=positive, default=None, help="that each sees, in place of the minutes")
+    curves.add_argument(
+        "--without",
+        default=None,
+        metavar="OPTION",
+        help="train each choice without this option as well: --choices muon --without bf16 tells what precision costs",
+    )
     curves.add_argument("--seed", type=seed, default=0)
     curves.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     curves.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
@@ -117,7 +124,15 @@ def _bench_curves(options: argparse.Namespace) -> None:
     choose_device(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
-    report = bench_curves(options.choices, options.minutes, options.work, options.seed, options.device)
+    report = bench_curves(
+        options.choices,
+        options.minutes,
+        options.work,
+        options.seed,
+        options.device,
+        options.samples,
+        options.without,
+    )
     _show(options, report, table(report))
     print(f"picture: {options.work / 'curves.png'}")
 

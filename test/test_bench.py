@@ -11,6 +11,7 @@ from small_team import save_small_team
 from siha_ros import bench, bench_train
 from siha_ros.bench_train import CASES, Case, Step
 from siha_ros.cli import main
+from siha_ros.machine import machine
 from siha_ros.model import hidden_state
 
 SMALL = {"nri_7": Case("nri", 3, batch=2, frames=12), "hsp_sa_7": Case("hsp_sa", 3, hidden=1, batch=2, frames=12)}
@@ -58,6 +59,11 @@ def test_rows_hold_what_was_measured(tmp_path, monkeypatch):
     assert set(rows[1]["assignment_ms"]) == {"permutations", "scipy"} and "assignment_ms" not in rows[0]
     assert hidden_state.ENUMERATION_LIMIT == 5
     assert "aten::" in (tmp_path / "nri_7_bf16.txt").read_text()
+    shares = [one["percent"] for one in rows[0]["operations"]]
+    assert shares == sorted(shares, reverse=True) and len(shares) == bench_train.SHOWN and 0 < sum(shares) <= 100
+    report = {"rows": rows[:1], "machine": machine("cpu"), "threads": 1, "device": "cpu"}
+    first = rows[0]["operations"][0]
+    assert f"{first['operation']} " in bench_train.table(report).split("where the time of nri_7, bf16 goes")[1]
     rows[0]["reference"] = {"samples_per_second": 50.0, "peak_memory_gb": 2.0}
     rows[0]["samples_per_second"] = 100.0
     shown = bench_train.table_rows({"rows": rows})

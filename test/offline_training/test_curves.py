@@ -63,3 +63,21 @@ def test_a_tiny_run(tmp_path, monkeypatch, capsys):
     assert (work / "curves.png").stat().st_size > 5000 and "+ one_start" in capsys.readouterr().out
     assert main(arguments) == 0 and len(paces) == 1  # what is done is not done again
     assert json.loads((work / "curves.json").read_text())["curves"]["one_start"]["points"] == points
+
+
+def test_the_same_samples_with_and_without_an_option(tmp_path, monkeypatch, capsys):
+    """From the same weights on the same batches: after two steps precision changes little, and something."""
+    monkeypatch.setattr(curves, "TRAINING", 256)
+    monkeypatch.setattr(curves, "VALIDATION", 16)
+    monkeypatch.setattr(curves, "POINTS", 2)
+    arguments = ["bench", "curves", "--choices", "one_start", "--without", "bf16", "--work", str(tmp_path)]
+    assert main([*arguments, "--samples", "256"]) == 0
+    found = json.loads((tmp_path / "curves.json").read_text())["curves"]
+    assert (
+        list(found) == ["one_start", "one_start_without_bf16"] and "+ one_start without bf16" in capsys.readouterr().out
+    )
+    half, single = (curve["points"][-1] for curve in found.values())
+    assert half["samples"] == single["samples"] == 256
+    assert half["mse"] == pytest.approx(single["mse"], rel=0.05) and half["mse"] != single["mse"]
+    assert main([*arguments[:3], "paper", *arguments[4:]]) == 2
+    assert "the choice paper stands for no option" in capsys.readouterr().err
