@@ -63,7 +63,8 @@ class Paths:
     """Positions of some agents at many times: a forecast, or the window of the hidden agents.
 
     Attributes:
-        times: f8[T] (s); names: [A]; positions: f8[A, T, 3] (m); covariance: f4[A, T, 3, 3] (m^2).
+        times: f8[T] (s); names: [A]; positions: f8[A, T, 3] (m); covariance: f4[A, T, 2, 2] level with the ground
+            (m^2), of a forecast.
     """
 
     stamp: float
@@ -76,12 +77,12 @@ class Paths:
 
 @dataclass(frozen=True)
 class Graph:
-    """Who influences whom: f8[A, A] probability that the row's agent acts on the column's, diagonal 0."""
+    """Who influences whom: f4[A, A] probability that the row's agent acts on the column's, diagonal 0."""
 
     stamp: float
     group: str
     names: list[str]
-    probability: Floats
+    probability: NDArray[np.floating]
 
 
 @dataclass(frozen=True)

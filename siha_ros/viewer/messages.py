@@ -5,14 +5,17 @@ Each function raises ValueError or IndexError where the arrays of a message do n
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from siha_ros.viewer.memory import Floats, Graph, Paths, States, Truth
 from siha_ros.window.types import Status
 
+FORECAST_STEPS = 17  # of a forecast that are kept, at most: the largest part of a long memory
 GUIDING_TYPE = 1  # of the types of interaction, the one that means "acts on"; 0 is "none"
 
 
@@ -36,16 +39,27 @@ def states_of(message: Any) -> States:
 
 
 def window_of(message: Any) -> Paths:
-    """Of a HiddenTrajectories; its last time is its stamp."""
+    """Of a HiddenTrajectories; its last time is its stamp. Covariances are not kept: nothing is drawn of them."""
     stamp, count = _seconds(message.header), len(message.agents)
     steps = len(message.observed) // max(count, 1)
-    return _paths(message, stamp, stamp - message.step * np.arange(steps - 1, -1, -1), steps)
+    positions, _ = _arrays(message, steps)
+    times = stamp - message.step * np.arange(steps - 1, -1, -1)
+    return Paths(stamp, message.group, _shared(message.agents), times, positions, np.empty((count, 0, 2, 2), "f4"))
 
 
 def forecast_of(message: Any) -> Paths:
-    """Of a Forecast; its first time is one step after its stamp."""
+    """Of a Forecast: some of its steps, the last one among them, as lines and bands need no more."""
     stamp = _seconds(message.header)
-    return _paths(message, stamp, stamp + message.step * np.arange(1, message.horizon + 1), message.horizon)
+    positions, covariance = _arrays(message, message.horizon)
+    kept = np.arange(message.horizon - 1, -1, -max(1, math.ceil(message.horizon / FORECAST_STEPS)))[::-1]
+    return Paths(
+        stamp,
+        message.group,
+        _shared(message.agents),
+        stamp + message.step * (kept + 1.0),
+        positions[:, kept],
+        covariance[:, kept, :2, :2].copy(),
+    )
 
 
 def graph_of(message: Any) -> Graph:
@@ -55,7 +69,7 @@ def graph_of(message: Any) -> Graph:
     probability = np.array(message.probability, dtype=float).reshape(count, count, len(message.edge_types))
     known = probability.max(axis=2, initial=0.0) > probability.min(axis=2, initial=1.0)
     guiding = np.where(known, probability[:, :, GUIDING_TYPE], 0.0)
-    return Graph(_seconds(message.header), message.group, _shared(message.agents), guiding)
+    return Graph(_seconds(message.header), message.group, _shared(message.agents), guiding.astype(np.float32))
 
 
 def truth_of(message: Any) -> Truth:
@@ -64,16 +78,11 @@ def truth_of(message: Any) -> Truth:
     return Truth(_seconds(message.header), message.group, _shared(message.joints), positions)
 
 
-def _paths(message: Any, stamp: float, times: Floats, steps: int) -> Paths:
+def _arrays(message: Any, steps: int) -> tuple[Floats, NDArray[np.float32]]:
+    """Positions f8[A, T, 3] (m) and covariances f4[A, T, 3, 3] (m^2)."""
     shape = (len(message.agents), steps)
-    return Paths(
-        stamp,
-        message.group,
-        _shared(message.agents),
-        times,
-        np.array(message.positions, dtype=float).reshape(*shape, 3),
-        np.array(message.covariance, dtype=np.float32).reshape(*shape, 3, 3),  # the largest part of a long memory
-    )
+    covariance = np.array(message.covariance, dtype=np.float32).reshape(*shape, 3, 3)
+    return np.array(message.positions, dtype=float).reshape(*shape, 3), covariance
 
 
 def _shared(texts: Any) -> list[str]:

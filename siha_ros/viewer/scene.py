@@ -256,7 +256,7 @@ def _edges(group: Group, view: View) -> Tubes:
         rank = np.argsort(np.argsort(-probability, axis=0, kind="stable"), axis=0)
         wanted &= states.hidden[agent][None, :] & (rank < CROWD_EDGES)
     sender, receiver = np.nonzero(wanted)
-    strength = probability[sender, receiver]
+    strength = probability[sender, receiver].astype(np.float64)
     return Tubes(
         starts=states.positions[agent[sender]],
         ends=states.positions[agent[receiver]],
@@ -286,7 +286,7 @@ def _trails(group: Group, marked: list[int], seconds: float) -> Lines:
 
 
 def _forecasts(group: Group, marked: list[int]) -> list[tuple[int, Floats, Floats]]:
-    """(agent, path f8[H + 1, 3] from where it is now, covariance f8[H, 3, 3]) of each marked agent with a forecast."""
+    """(agent, path f8[H + 1, 3] from where it is now, covariance f4[H, 2, 2]) of each marked agent with a forecast."""
     forecast, states = group.forecast, group.states
     if forecast is None:
         return []
@@ -319,7 +319,7 @@ def _bands(group: Group, marked: list[int]) -> Bands:
         across = np.stack([-along[:, 1], along[:, 0], np.zeros(len(path))], axis=1)
         length = np.linalg.norm(across, axis=1, keepdims=True)
         across = np.where(length > 1e-9, across / np.maximum(length, 1e-9), [0.0, 1.0, 0.0])
-        variance = np.einsum("hi,hij,hj->h", across[1:], covariance, across[1:])
+        variance = np.einsum("hi,hij,hj->h", across[1:, :2], covariance, across[1:, :2])
         width = np.concatenate([[0.0], np.sqrt(np.maximum(variance, 0.0))])[:, None]
         vertices.append(np.stack([path - width * across, path + width * across], axis=1).reshape(-1, 3))
         corner = first + 2 * np.arange(len(path) - 1)[:, None, None]

@@ -216,7 +216,7 @@ def test_forecast_band_is_one_deviation_wide_on_each_side():
     state = SceneState()
     state.add_states(states(status=SEEN), arrival=0.0)
     path = np.array([[[0.1, 0, 0], [0.2, 0, 0]]])
-    covariance = np.array([[np.diag([9.0, 0.04, 9.0]), np.diag([9.0, 0.16, 9.0])]])
+    covariance = np.array([[np.diag([9.0, 0.04]), np.diag([9.0, 0.16])]])
     state.add_forecast(Paths(1.0, "team", ["a"], np.array([1.1, 1.2]), path, covariance))
     scene = state.scene(View())
     np.testing.assert_allclose(scene.forecast.points, [[[0, 0, 0], [0.1, 0, 0]], [[0.1, 0, 0], [0.2, 0, 0]]])
@@ -231,7 +231,7 @@ def test_forecast_steps_that_have_passed_are_not_drawn():
     state = SceneState()
     path = np.array([[[0.1, 0, 0], [0.2, 0, 0]]])
     state.add_states(states(stamp=1.0, status=SEEN), arrival=0.0)
-    state.add_forecast(Paths(1.0, "team", ["a"], np.array([1.1, 1.2]), path, np.zeros((1, 2, 3, 3))))
+    state.add_forecast(Paths(1.0, "team", ["a"], np.array([1.1, 1.2]), path, np.zeros((1, 2, 2, 2))))
     state.add_states(states(stamp=1.15, status=SEEN), arrival=0.1)
     np.testing.assert_allclose(state.scene(View()).forecast.points, [[[0, 0, 0], [0.2, 0, 0]]])
 
@@ -241,7 +241,7 @@ def test_the_trail_of_a_hidden_agent_is_the_window_that_the_model_believes():
     state.add_states(states(stamp=0.9), arrival=0.0)
     state.add_states(states(stamp=1.0), arrival=0.1)
     path = np.array([[[5, 0, 0], [6, 0, 0], [7, 0, 0]]], dtype=float)
-    state.add_window(Paths(1.0, "team", ["c"], np.array([-1.0, 0.5, 1.0]), path, np.zeros((1, 3, 3, 3))))
+    state.add_window(Paths(1.0, "team", ["c"], np.array([-1.0, 0.5, 1.0]), path, np.zeros((1, 0, 2, 2))))
     points = state.scene(View()).trails.points
     assert len(points) == 3
     np.testing.assert_allclose(points[2], [[6, 0, 0], [7, 0, 0]])
@@ -294,7 +294,7 @@ def test_two_groups_are_drawn_together():
     for group, offset in (("one", 0.0), ("two", 10.0)):
         moved = [[offset + i, 0, 0] for i in range(3)]
         state.add_states(states(group=group, status=SEEN, positions=moved), arrival=0.0)
-        state.add_forecast(Paths(1.0, group, ["a"], np.array([1.1, 1.2]), path + offset, np.zeros((1, 2, 3, 3))))
+        state.add_forecast(Paths(1.0, group, ["a"], np.array([1.1, 1.2]), path + offset, np.zeros((1, 2, 2, 2))))
     scene = state.scene(View())
     np.testing.assert_allclose(scene.agents.positions[:, 0], [0, 1, 2, 10, 11, 12])
     np.testing.assert_allclose(scene.centre, [6, 0, 0])

@@ -57,7 +57,18 @@ def test_forecast_begins_one_step_after_its_stamp():
     paths = messages.forecast_of(message)
     np.testing.assert_allclose(paths.times, [100.6, 100.7])
     np.testing.assert_array_equal(paths.positions, positions.reshape(2, 2, 3))
-    np.testing.assert_array_equal(paths.covariance[1, 0], np.arange(18.0, 27.0).reshape(3, 3))
+    np.testing.assert_array_equal(paths.covariance[1, 0], [[18, 19], [21, 22]])  # level with the ground
+
+
+def test_of_a_long_forecast_some_steps_are_kept_and_the_last_one():
+    message = stamped(Forecast(agents=["r1"], step=0.1, horizon=50, positions=np.arange(150.0)))
+    message.covariance = np.arange(450.0)
+    paths = messages.forecast_of(message)
+    steps = np.arange(2, 51, 3)  # every third
+    np.testing.assert_allclose(paths.times, 100.5 + 0.1 * steps)
+    np.testing.assert_array_equal(paths.positions[0, :, 0], 3 * (steps - 1))
+    assert paths.covariance.shape == (1, 17, 2, 2) and paths.covariance.base is None  # else it holds all of the message
+    np.testing.assert_array_equal(paths.covariance[0, :, 0, 0], 9 * (steps - 1))
 
 
 def test_window_ends_at_its_stamp():
