@@ -22,7 +22,8 @@ from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_i
 from siha_ros.model.frame import with_differences
 from siha_ros.model.in_parts import sum_in_parts
 
-# Pairs of agents in a part of a batch that is rolled out at once: what a processor's cache holds; a GPU wants more.
+# Pairs of agents in a part of a batch that is rolled out at once: what a processor's cache holds, twice as many in half
+# precision; a GPU wants more.
 PAIRS_AT_ONCE = {"cpu": 2048, "cuda": 2**18}
 
 
@@ -204,13 +205,15 @@ class Decoder(nn.Module):
         """States ``[..., A, D]`` and edge types ``[..., A, A - 1, K]`` (receiver, sender) to the states one step on."""
         dropout = self.config.dropout
         received = x.new_zeros(())
+        # layers see rows: what nn.Linear makes of more axes is a view, whose change in place costs a copy going back
         for layer, kind in enumerate(self.used):
-            message = F.dropout(F.relu(self.message1[layer](x), inplace=True), dropout, self.training)
-            message = F.relu(self.message2[layer](message), inplace=True)
+            pairs = F.dropout(F.relu(self.message1[layer](x), inplace=True), dropout, self.training)
+            message = F.relu(self.message2[layer](pairs.flatten(0, -2)), inplace=True).view(pairs.shape)
             received = received + (edges[..., kind].unsqueeze(-2).to(message.dtype) @ message).squeeze(-2)
-        hidden = F.relu(self.update1(torch.cat([x, received.to(x.dtype)], -1)), inplace=True)
+        rows = torch.cat([x, received.to(x.dtype)], -1).flatten(0, -2)
+        hidden = F.relu(self.update1(rows), inplace=True)
         hidden = F.relu(self.update2(F.dropout(hidden, dropout, self.training)), inplace=True)
-        return x + self.update3(F.dropout(hidden, dropout, self.training)).to(x.dtype)
+        return x + self.update3(F.dropout(hidden, dropout, self.training)).to(x.dtype).view(x.shape)
 
 
 class NRI(nn.Module):
@@ -309,7 +312,8 @@ class NRI(nn.Module):
         """Roll-outs of all samples from the frames ``begins``, as parts of some frames and samples: as large as
         :data:`PAIRS_AT_ONCE` says, and all of a part go over as many frames."""
         (batch, agents, frames, _), every = x.shape, self.config.teacher_forcing
-        pairs = PAIRS_AT_ONCE[x.device.type] // (agents * (agents - 1))
+        most = PAIRS_AT_ONCE[x.device.type] * (2 if torch.is_autocast_enabled(x.device.type) else 1)
+        pairs = most // (agents * (agents - 1))
         samples = min(batch, max(1, pairs))
         together = max(1, pairs // samples)
         whole = [begin for begin in begins if begin + every < frames]
