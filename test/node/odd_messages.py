@@ -50,7 +50,9 @@ def fill(message: Any, moment: float, names: Sequence[str], index: int = 0, plac
             value.stamp.sec, value.stamp.nanosec = (getattr(stamp(moment), part) for part in ("sec", "nanosec"))
             value.frame_id = names[index] if type(message).__name__.endswith("LinkState") else "world"
         elif field in ("position", "translation", "point"):
-            value.x, value.y, value.z = place(index, moment)
+            for axis, coordinate in zip("xyz", place(index, moment), strict=True):
+                if hasattr(value, axis):  # images have two
+                    setattr(value, axis, coordinate)
         elif kind == "geometry_msgs/Quaternion":
             value.z, value.w = 0.6, 0.8
         elif kind == "string":
