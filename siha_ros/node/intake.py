@@ -139,6 +139,11 @@ class Intake:
         """Put a request to start the windows anew into the inbox, after the messages before it."""
         self._inbox.append(None)
 
+    @property
+    def waiting(self) -> int:
+        """Messages in the inbox."""
+        return len(self._inbox)
+
     def drain(self) -> None:
         """Move what is in the inbox now into the windows; what a flood brings meanwhile waits for the next call."""
         if self._reset_fell_out:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 # Before anything starts its threads: one window is too small to share, and idle threads that spin for work take the
@@ -17,22 +18,27 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  #
 
 from siha_ros.node.siha_node import Loader, SihaNode, load  # noqa: E402
 
-SLICE = 0.02  # s over which the executor's share is looked at; it never rests for longer
+SLICE = 0.02  # s over which the executor's share is looked at; it rests for no longer, while the worker keeps up
 SHARE = 0.5  # of the time that messages may take; where a flood would take more, the middleware drops the oldest
+MOST_RESTS = 5  # of a slice each, one after another, while the worker does not keep up
 
 
 class Stop(BaseException):
     """Raised in the main thread by the first SIGINT or SIGTERM."""
 
 
-def spin(executor: SingleThreadedExecutor) -> None:
+def spin(executor: SingleThreadedExecutor, behind: Callable[[], bool]) -> None:
     """Spin, but rest for as long as was worked where messages come without a pause: taking them holds the interpreter,
-    and the worker would wait for it at every step of an estimate."""
+    and the worker would wait for it at every step of an estimate. Rest too while the worker is `behind` with what was
+    taken: of each topic the middleware keeps the newest, and what waits in the inbox only grows old."""
     worked, began = time.thread_time(), time.monotonic()
     while executor.context.ok():
         executor.spin_once()
         if (passed := time.monotonic() - began) > SLICE:
             time.sleep(min(max(0.0, (time.thread_time() - worked) / SHARE - passed), SLICE))
+            for _ in range(MOST_RESTS):
+                if behind():
+                    time.sleep(SLICE)
             worked, began = time.thread_time(), time.monotonic()
 
 
@@ -57,7 +63,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> NoReturn:
         executor.add_node(node)
         if node.get_parameter("autostart").value is not False:  # a value of a wrong type is said by configure
             node.start()
-        spin(executor)
+        spin(executor, lambda: node.behind)
     except (Stop, ExternalShutdownException):
         pass
     except Exception:

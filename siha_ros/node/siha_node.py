@@ -27,6 +27,7 @@ from siha_ros.node.session import Session
 from siha_ros.resources import bundle_path
 
 DIAGNOSTICS_PERIOD = 1.0  # s of wall time
+KEPT_UP = 256  # messages that may wait for the worker: those of 50 robots at 50 Hz while an estimate takes 0.1 s
 CLOCK_PATIENCE = 3.0  # s of wall time before a missing /clock is said
 
 Loader = Callable[[Path, str], Any]
@@ -65,6 +66,11 @@ class SihaNode(LifecycleNode):
         """Stop working, at the end of the process."""
         if self._session is not None:
             self._session.stop()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the worker does not keep up with the messages."""
+        return self._session is not None and self._session.intake.waiting > KEPT_UP
 
     # Lifecycle
 

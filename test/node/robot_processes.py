@@ -32,21 +32,23 @@ def drive(publish: Callable[..., Any], *arguments: Any) -> BaseProcess:
     return process
 
 
-def publish_pose(domain: int, name: str, index: int, rate: float) -> None:
-    """Publish the pose of agent `index` of a Team on /<name>/pose, `rate` times a second, until killed."""
+def publish_poses(domain: int, indices: dict[str, int], rate: float) -> None:
+    """Publish the poses of agents of a Team, by name, each on /<name>/pose, `rate` times a second, until killed."""
     import rclpy
     from geometry_msgs.msg import PoseStamped
 
     rclpy.init(domain_id=domain)
-    publisher = rclpy.create_node(f"driver_of_{name}").create_publisher(PoseStamped, f"/{name}/pose", 10)
+    node = rclpy.create_node(f"driver_of_{next(iter(indices))}")
+    publishers = {name: node.create_publisher(PoseStamped, f"/{name}/pose", 10) for name in indices}
     message = PoseStamped()
     message.header.frame_id = "world"
     while True:
         moment = stream_time()
         message.header.stamp = stamp(moment)
         position = message.pose.position
-        position.x, position.y, position.z = Team.position(index, moment)
-        publisher.publish(message)
+        for name, index in indices.items():
+            position.x, position.y, position.z = Team.position(index, moment)
+            publishers[name].publish(message)
         time.sleep(1 / rate)
 
 
@@ -124,7 +126,7 @@ class Robots:
 
     def start(self, name: str) -> None:
         """Start a robot's driver."""
-        self._processes[name] = drive(publish_pose, self._domain, name, self.names.index(name), self._rate)
+        self._processes[name] = drive(publish_poses, self._domain, {name: self.names.index(name)}, self._rate)
 
     def kill(self, name: str) -> None:
         """End a robot's driver with SIGKILL: it says nothing to anybody."""

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
 
 from node_harness import SEEN, Team, all_seen, finite, seconds, wait_until
-from robot_processes import Robots, drive, publish_body, stream_time
+from robot_processes import Robots, drive, publish_body, publish_poses, stream_time
 from siha_ros.msg import AgentState
 
 pytestmark = pytest.mark.ros
@@ -29,11 +29,20 @@ def test_a_team_at_ten_times_the_rate_is_seen_as_it_is(start, play, length):
     node = start()
     all_seen(node, robots.names)
     for message in flooded(node, length):
-        for index, agent in enumerate(sorted(message.agents, key=lambda agent: agent.name)):
-            if agent.status == AgentState.VISIBLE:
-                p = agent.pose.position
-                expected = Team.position(index, seconds(message.header.stamp))
-                assert (p.x, p.y, p.z) == pytest.approx(expected, abs=0.3**2 / 8)  # at worst max_gap was lost
+        where_they_are(message, robots.names)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_fifty_robots_on_fifty_topics_are_seen_as_they_are(start, peer, length):
+    names = [f"a{index}" for index in range(50)]
+    driver = drive(publish_poses, peer.domain, {name: index for index, name in enumerate(names)}, 50.0)
+    try:
+        node = start()
+        all_seen(node, names)
+        for message in flooded(node, length):
+            where_they_are(message, names)
+    finally:
+        driver.kill()
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -48,6 +57,15 @@ def test_a_body_as_fast_as_its_driver_can_does_not_keep_the_node_from_estimating
         driver.kill()
     wait_until(lambda: node.status("j0") == AgentState.STALE, 30.0, "the flood is over")
     assert node.state() == "active"
+
+
+def where_they_are(message, names: list[str]) -> None:
+    """Each agent that is seen is where it is in a Team of these names."""
+    for agent in message.agents:
+        if agent.status == AgentState.VISIBLE:
+            p = agent.pose.position
+            expected = Team.position(names.index(agent.name), seconds(message.header.stamp))
+            assert (p.x, p.y, p.z) == pytest.approx(expected, abs=0.3**2 / 8)  # at worst max_gap was lost
 
 
 def flooded(node, length: float) -> list:

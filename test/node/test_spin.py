@@ -12,14 +12,15 @@ from siha_ros.node import main
 
 
 class Run:
-    """An executor and the clocks: each call of spin_once works and waits for so long (s), until the context ends."""
+    """An executor and the clocks: each call of spin_once works and waits for so long (s), until the context ends. The
+    worker is behind until a time (s)."""
 
-    def __init__(self, monkeypatch, calls) -> None:
+    def __init__(self, monkeypatch, calls, behind_until: float = 0.0) -> None:
         self.calls, self.worked, self.now, self.rests = list(calls), 0.0, 100.0, []
         self.context = SimpleNamespace(ok=lambda: bool(self.calls))
         clocks = SimpleNamespace(thread_time=lambda: self.worked, monotonic=lambda: self.now, sleep=self.rest)
         monkeypatch.setattr(main, "time", clocks)
-        main.spin(self)
+        main.spin(self, lambda: self.now < behind_until)
 
     def spin_once(self) -> None:
         work, wait = self.calls.pop(0)
@@ -54,3 +55,10 @@ def test_a_burst_after_a_silence_is_slowed_too(monkeypatch):
 
 def test_one_long_callback_such_as_the_loading_of_a_model_is_followed_by_no_long_rest(monkeypatch):
     assert sum(Run(monkeypatch, [(10.0, 0.0), (0.001, 0.0)]).rests) < 0.05
+
+
+def test_the_worker_catches_up_in_rests_that_end(monkeypatch):
+    caught_up = Run(monkeypatch, [(0.001, 0.001)] * 100, behind_until=100.09)
+    assert sum(caught_up.rests) == pytest.approx(0.08, abs=0.021)  # from the first look, after 0.02 s
+    stuck = Run(monkeypatch, [(0.001, 0.001)] * 100, behind_until=1e9)
+    assert sum(stuck.rests) == pytest.approx(0.9, abs=0.21)  # 0.1 s after each of 9 slices of 0.022 s
