@@ -93,7 +93,7 @@ def publish_springs(domain: int, names: list[str], length: float, states: str) -
         patience = time.monotonic() + 3.0  # a message that was lost must not let both wait for one another
         while newest and moment > newest[-1] + LEAD and time.monotonic() < patience:
             rclpy.spin_once(node, timeout_sec=0.1)
-        stalls += time.monotonic() > patience
+        stalls = stalls + 1 if time.monotonic() > patience else 0
         if stalls > 20:
             raise TimeoutError(f"no estimate for {3 * stalls} s, {moment - START:.1f} s into the stream")
         if frame % 400 == 100:
