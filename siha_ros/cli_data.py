@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,13 @@ def _simulate(options: argparse.Namespace) -> None:
     from offline_training.datasets.trajectory_files import SimulatedSet, write
 
     wanted = SimulatedSet(options.system, options.count, options.frames, options.agents, options.seed)
+    began, busy = time.perf_counter(), time.process_time()
     write(wanted, options.to, threads=options.threads)
-    print(f"{options.to}: {options.count} trajectories of {options.agents} agents over {options.frames} frames")
+    took, busy = time.perf_counter() - began, time.process_time() - busy
+    print(
+        f"{options.to}: {options.count} trajectories of {options.agents} agents over {options.frames} frames;"
+        f" {took:.1f} s, {busy:.1f} s of processor time, compiling included"
+    )
 
 
 def _bag(options: argparse.Namespace) -> None:

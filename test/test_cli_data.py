@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,8 @@ def test_a_simulated_set(tmp_path, capsys):
     assert (
         main(["data", "simulate", "kuramoto", "--count", "40", "--frames", "6", "--agents", "3", "--to", str(to)]) == 0
     )
-    assert capsys.readouterr().out == f"{to}: 40 trajectories of 3 agents over 6 frames\n"
+    took = r"\d+\.\d s, \d+\.\d s of processor time, compiling included"
+    assert re.fullmatch(f"{to}: 40 trajectories of 3 agents over 6 frames; {took}\n", capsys.readouterr().out)
     assert np.load(to / "states.npy", mmap_mode="r").shape == (40, 3, 6, 3)
     assert main(["data", "simulate", "springs", "--count", "1", "--to", str(to)]) == 2
     assert capsys.readouterr().err == (
