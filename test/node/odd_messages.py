@@ -46,13 +46,13 @@ def fill(message: Any, moment: float, names: Sequence[str], index: int = 0, plac
     `place(index, moment)` (m)."""
     for field, kind in fields(message).items():
         value = getattr(message, field)
+        if re.search("2D|/Mask", kind):
+            continue  # of an image, which is not for the node; to make them takes longer than all else
         if kind == "std_msgs/Header":
             value.stamp.sec, value.stamp.nanosec = (getattr(stamp(moment), part) for part in ("sec", "nanosec"))
             value.frame_id = names[index] if type(message).__name__.endswith("LinkState") else "world"
         elif field in ("position", "translation", "point"):
-            for axis, coordinate in zip("xyz", place(index, moment), strict=True):
-                if hasattr(value, axis):  # images have two
-                    setattr(value, axis, coordinate)
+            value.x, value.y, value.z = place(index, moment)
         elif kind == "geometry_msgs/Quaternion":
             value.z, value.w = 0.6, 0.8
         elif kind == "string":

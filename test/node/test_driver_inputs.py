@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -39,7 +40,9 @@ def causes(sample) -> list[Cause]:
     return [Cause(int(cause)) for cause in found]
 
 
-def test_missing_packages_are_named_with_how_to_get_them():
+def test_missing_packages_are_named_with_how_to_get_them(monkeypatch):
+    for package in ("mocap4r2_msgs", "yolo_msgs"):
+        monkeypatch.setitem(sys.modules, f"{package}.msg", None)  # also where it is installed
     with pytest.raises(
         ImportError, match=r"package mocap4r2_msgs, .* sudo apt install ros-\$ROS_DISTRO-mocap4r2-msgs$"
     ):
