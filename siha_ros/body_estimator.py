@@ -40,6 +40,8 @@ MOST_LIMBS = 2  # limbs that may be hidden at once
 EVIDENCE_SECONDS = 0.05  # spacing of the moments that the carry remembers
 MEMORY_SECONDS = 1.5  # how far back before a loss it remembers
 FALLBACK_SECONDS = 1e12  # for ever: at constant velocity a foot would be off by a metre after a second
+FEWEST_MOMENTS = 5  # remembered, to tell how large errors of the linear path are for this body
+LEAST_MULTIPLE = 0.25  # of the usual deviation, where only a part of a limb hides
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
 FALLBACK = "fallback"  # error table of what the bundle was not made for, and start of the name of two more
@@ -121,6 +123,8 @@ class BodyEstimator:
         self.groups = self.limbs | {self.names[joint]: np.array([joint]) for joint in self.core}
         carries = {name: ResidualCarry.from_tensor(tensor) for name, tensor in bundle.arrays["carry"].items()}
         self.carries = {group: carries.get(group, carries[CORE]) for group in self.groups}
+        unseen = (config.errors[f"{name}_{UNSEEN}"].half_width[0] for name in self.names)
+        self.usual = np.maximum(np.fromiter(unseen, float), 1e-4)  # m, per axis, of the linear path by itself
         self.share = bundle.arrays["refinement"][SHARE].double().numpy()  # [limbs, 2, n]: seconds and share
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
@@ -178,7 +182,7 @@ class BodyEstimator:
             graph,
             rounds,
             change,
-            since,
+            self._deviations(since, observed) * self._unlike(known, throughout)[:, None],
             _Memory(float(window.times[-1]), known),
             began,
         )
@@ -310,6 +314,26 @@ class BodyEstimator:
                 )
         return carried
 
+    def _unlike(self, known: dict[str, Remembered], throughout: BoolArray) -> FloatArray:
+        """``[A]``: how large the linear path's errors of the joints that are now hidden were while they were seen, as a
+        multiple of those of the bundle's own data; 1 where that is not known.
+
+        They are larger for a body unlike those of training, smaller where only a part of a limb hides. For a whole limb
+        it is 1 at least, as tables are of trials that differ too.
+        """
+        multiple = np.ones(len(throughout))
+        for group, joints in self.groups.items():
+            gone = ~throughout[joints]
+            if group not in known or not gone.any():
+                continue
+            usable = (known[group].visible == throughout[joints]).all(1)
+            errors = np.abs(known[group].errors[usable][:, gone]) / self.usual[joints[gone], None]
+            seen = np.isfinite(errors).all(-1)
+            if seen.any(1).sum() >= FEWEST_MOMENTS:
+                least = 1.0 if gone.all() else LEAST_MULTIPLE
+                multiple[joints] = max(least, float(np.quantile(errors[seen], 0.6827)))
+        return multiple
+
     # refinement and forecast
 
     def _states(self, body: FloatArray) -> Tensor:
@@ -372,7 +396,7 @@ class BodyEstimator:
         graph: FloatArray,
         rounds: int,
         change: float,
-        since: FloatArray,
+        deviations: FloatArray,
         memory: _Memory,
         began: float,
     ) -> Estimate:
@@ -408,7 +432,7 @@ class BodyEstimator:
             internal=memory,
         )
         ahead_tables = [self.bundle.config.errors[f"{name}_{FORECAST}"] for name in window.names]
-        self._deviate(estimate, self._deviations(since, window.observed[order])[:, back], ahead_tables)
+        self._deviate(estimate, deviations[:, back], ahead_tables)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 

@@ -368,6 +368,37 @@ def test_deviations_beyond_the_bundle_have_a_table_of_their_own(estimator):
     assert never.position_95[NAMES.index("lfoot"), -1] == pytest.approx(1.1)
 
 
+def test_a_body_unlike_those_of_training_has_wider_deviations(estimator):
+    """While it was seen, the arm was 0.1 m from where the rest of the body says, along each axis; usual is 0.01 m."""
+    positions = walk(60, 109)
+    plain = estimator.estimate(window(positions, 40, lost_at=38))
+    positions[[NAMES.index(joint) for joint in LIMBS["left_arm"]]] += 0.1
+    unlike = estimator.estimate(window(positions, 40, lost_at=38))
+    remembered = unlike.internal.groups["left_arm"]
+    errors = np.abs(remembered.errors[~remembered.visible.any(1)]) / 0.01
+    multiple = np.quantile(errors, 0.6827)
+    assert len(errors) >= 5 and multiple == pytest.approx(10, rel=0.3)
+    for joint in ("lelbow", "lhand"):
+        row = NAMES.index(joint)
+        assert unlike.position_95[row, -1] == pytest.approx(multiple * plain.position_95[row, -1])
+        np.testing.assert_allclose(unlike.covariance[row, -1], multiple**2 * plain.covariance[row, -1])
+    assert unlike.position_95[NAMES.index("rhand"), -1] < 0.01  # which is seen
+
+
+def test_a_part_of_a_limb_is_known_better_than_the_whole(estimator):
+    """The elbow, which is seen, tells where the hand is: as well as it did before."""
+    positions = walk(60, 109)
+    part, whole = (
+        estimator.estimate(window(positions, 40, lost_at=38, lost=lost)) for lost in (("lhand",), ("lelbow", "lhand"))
+    )
+    hand, remembered = NAMES.index("lhand"), part.internal.groups["left_arm"]
+    usable = (remembered.visible == [True, False]).all(1)
+    multiple = np.nanquantile(np.abs(remembered.errors[usable, 1]) / 0.01, 0.6827)
+    assert usable.sum() >= 5 and multiple < 1
+    expected = max(0.25, multiple) * whole.position_95[hand, -1]
+    assert part.position_95[hand, -1] == pytest.approx(expected)
+
+
 def test_deviations_grow_when_a_second_limb_is_hidden(estimator):
     positions = walk(60, 109)
     one = estimator.estimate(window(positions, 40, lost_at=38))
