@@ -137,6 +137,7 @@ class SlidingWindow:
     _known_names: list[str]
     _known_index: NDArray[np.int64]
     _known_rows: NDArray[np.int64]
+    _lag: float
     _astray: dict[str, tuple[float, float]]
     """Delay and arrival (s) of the newest sample of agents for whose stamps it was not used."""
 
@@ -317,8 +318,9 @@ class SlidingWindow:
     def clock_offsets(self) -> dict[str, float]:
         """How far (s) each agent's stamps run ahead of the group's middle one; empty where `now` was never given.
 
-        Judged by the shortest recent delay from stamp to arrival; by the newest delay where the agent's stamps are too
-        far off for its samples to be used, also of an agent that never joined for that reason.
+        Judged by the shortest recent delay from stamp to arrival, of agents that are not hidden; by the newest delay
+        where the agent's stamps are too far off for its samples to be used, also of an agent that never joined for that
+        reason.
         """
         with self._lock:
             known = np.isfinite(self._delay)
@@ -538,6 +540,7 @@ class SlidingWindow:
             self._keep_last(index)
             self._rings.forget_recent(index)
             self._plausibility.restart(index)
+            self._delay[index] = np.nan  # of a stream that is not in real time that of the others changes meanwhile
 
     def _keep_last(self, index: NDArray[np.int64]) -> None:
         """Position and velocity at the last sample of agents that are shown, or were until now."""
@@ -553,8 +556,14 @@ class SlidingWindow:
             self._rings.forget_after(index, np.where(v.ever_shown[index], v.last_good[index], -np.inf))
 
     def _note_delay(self, index: NDArray[np.int64], delay: float) -> None:
+        """The shortest recent delay. It lags behind where the stream is slower than the clock; that of a new agent
+        begins as far behind as that of the others is."""
+        if not len(index):
+            return
         known = self._delay[index]
-        self._delay[index] = np.fmin(delay, known + 0.01 * (delay - known))
+        noted = np.minimum(delay, known + 0.01 * (delay - known))
+        self._delay[index] = noted = np.where(np.isnan(known), delay - self._lag, noted)
+        self._lag = delay - float(noted[0])
 
     def _note_astray(self, frame: _Frame, now: float) -> None:
         """Of agents of the group, and of those that an open group might take: the delay of a stamp far from it."""
@@ -596,7 +605,7 @@ class SlidingWindow:
     def _clear(self) -> None:
         self.newest = self._started = self._resumed = math.nan
         self._suspects.clear()
-        self._astray = {}
+        self._astray, self._lag = {}, 0.0
         if not self.fixed:
             self.names = []
         p = self.parameters

@@ -353,7 +353,17 @@ def test_clock_offset_of_an_agent_whose_stamps_are_too_far_off_to_be_used(names,
     for stamp in stream_alone:  # r3 falls silent: what its clock was is forgotten after stale_timeout
         for agent in range(3):
             window.add(Observation(stamp, "team", f"r{agent}", path(agent, stamp)), now=stamp + 7.0)
-    assert window.clock_offsets["r3"] == pytest.approx(0.0, abs=1e-9)
+    assert "r3" not in window.clock_offsets
+
+
+def test_the_clock_of_an_agent_that_was_hidden_in_a_slow_simulation_is_not_off():
+    window = team()
+    for stamp in 50.0 + np.arange(20 * 50) / 50:  # at half the speed of real time: delays grow by a second a second
+        hidden = 60.0 <= stamp < 65.0
+        for agent in range(3 if hidden else 4):
+            window.add(Observation(stamp, "team", f"r{agent}", path(agent, stamp)), now=2 * stamp)
+        assert max(map(abs, window.clock_offsets.values())) < 0.31  # it is hidden after 0.3 s of silence
+    assert "r3" in window.clock_offsets
 
 
 @pytest.mark.parametrize("rate", [2.0, 10.0, 50.0, 240.0])
