@@ -70,8 +70,9 @@ class Score:
     agreement: by pairs of seen (vv), seen and lost (vh), lost agents (hh): edges, edges of the same type as with all
     observed, summed absolute difference of the probability, edges of which nothing was said (left out of the three).
     reasons: how often siha gave each reason for a lost agent's
-    state; of reasons that differ in numbers only, the first (kept in examples) counts for all. nonfinite: estimates of
-    siha that were not finite. ms: of each estimate of siha.
+    state; of reasons that differ in numbers only, the first (kept in examples) counts for all. unseen: why others were
+    hidden too, which the bag does hold. nonfinite: estimates of siha that were not finite. ms: of each estimate of
+    siha.
     """
 
     losses: list[Withheld] = field(default_factory=list)
@@ -81,10 +82,15 @@ class Score:
     )
     agreement: dict[str, Array] = field(default_factory=lambda: {key: np.zeros(4) for key in ("vv", "vh", "hh")})
     reasons: Counter[str] = field(default_factory=Counter)
+    unseen: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     estimates: int = 0
     nonfinite: int = 0
     ms: list[float] = field(default_factory=list)
+
+    def count(self, counter: Counter[str], reason: str) -> None:
+        """Count a reason once more."""
+        counter[self.examples.setdefault(re.sub(r"[\d.]+", "#", reason), reason)] += 1
 
 
 @dataclass
@@ -198,8 +204,11 @@ class _Judge:
         self._judge_forecasts(estimates, lost)
         self._judge_graph(estimate, lost)
         for index in lost:
-            reason = estimate.reason[index] or "none"
-            score.reasons[score.examples.setdefault(re.sub(r"[\d.]+", "#", reason), reason)] += 1
+            score.count(score.reasons, estimate.reason[index] or "none")
+        window = scene.window
+        for name, status, why in zip(window.names, window.status.tolist(), window.reason, strict=True):
+            if status == Status.HIDDEN and name not in self._withheld.agents:
+                score.count(score.unseen, why)
         score.estimates += 1
         score.ms.append(estimate.ms)
 

@@ -45,6 +45,7 @@ def report(score: Score, *, body: bool, **about: Any) -> dict[str, Any]:
         },
         "forecast_deviation": {group: coverage(methods["siha"]) for group, methods in ahead.items()},
         "reasons": dict(score.reasons.most_common()),
+        "unseen": dict(score.unseen.most_common()),
         "estimate_ms": {"p50": float(np.percentile(score.ms, 50)), "p99": float(np.percentile(score.ms, 99))},
     }
     return out
@@ -171,6 +172,9 @@ def tables(result: Mapping[str, Any]) -> list[tuple[str, list[list[str]]]]:
         rows = [["what siha says of the lost agents' states", "times"]]
         rows += [[reason, str(count)] for reason, count in result["reasons"].items()]
         out.append(("Reasons", rows))
+    rows = [["why others were taken for hidden too", "times"]]
+    rows += [[reason, str(count)] for reason, count in result["unseen"].items()]
+    out.append(("Agents that were not withheld (see the node's parameters visibility.*)", rows))
     return [(title, rows) for title, rows in out if len(rows) > 1]
 
 

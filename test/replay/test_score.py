@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from make_bags import BEGIN, lines, write_bag
+from make_bags import BEGIN, lines, pose_message, write_bag
 from plain_estimator import PlainEstimator
 
 from siha_ros.baselines import ConstantVelocity
@@ -144,3 +144,28 @@ def test_losses_follow_one_another_until_the_end_of_the_bag():
     assert loss_times(100.0, 110.0, 2.0, 4.0, sweep=True) == [102.0, 106.0]
     with pytest.raises(ValueError, match="--at 9 s --for 2 s: the bag is 10.0 s long"):
         loss_times(100.0, 110.0, 9.0, 2.0, sweep=False)
+
+
+def test_agents_that_were_not_withheld_and_not_seen_are_told(result, tmp_path):
+    """r2 stands still to the bit from 1 s on: a tracker may have lost it, unless a parameter says not."""
+
+    def messages(new):
+        for frame in range(150):
+            time = frame / 50
+            for agent, x in enumerate((time, 2 * time, min(time, 1.0))):
+                message = pose_message(new, time, x, agent)
+                message.pose.orientation.z = 0.0
+                yield f"/r{agent}/pose", "geometry_msgs/msg/PoseStamped", time, message
+
+    estimator, new = PlainEstimator(), MessageFactory(own_types()).new
+    with Bag(write_bag(tmp_path / "team", "mcap", messages)) as bag:
+        for frozen_after, expected in ((0.25, {"the same pose again while others move"}), (0.0, set())):
+            stream = Stream(bag, estimator.bundle.config, Parameters(rate=10.0, frozen_after=frozen_after))
+            full = full_observation(stream, estimator, new)
+            lost = Withheld(frozenset({"r1"}), BEGIN + 2.0, BEGIN + 2.5)
+            unseen = score_losses(stream, estimator, {}, full, [lost], new).unseen
+            assert {why.split(" for ")[0] for why in unseen} == expected
+    titles = [title for title, _ in tables(result | {"unseen": dict(unseen)})]
+    assert not any(title.startswith("Agents that were not withheld") for title in titles)
+    titles = [title for title, _ in tables(result | {"unseen": {"silent": 3}})]
+    assert titles[-1].startswith("Agents that were not withheld")
