@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from siha_ros.baselines import MeanVisible
-from siha_ros.estimator import FORECAST, OWN_FRAME_DEVIATION, lost_ahead, time_since_seen
+from siha_ros.estimator import FORECAST, OWN_FRAME_DEVIATION, time_since_seen
 from siha_ros.model.body_frame import CORE_MINIMUM, BodyFrame
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
-from siha_ros.model.bundle import Bundle, BundleError, ErrorTable
+from siha_ros.model.bundle import Bundle, BundleError
 from siha_ros.model.captured import Captured
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.quick import quick_nri, quick_predictor
@@ -125,6 +125,9 @@ class BodyEstimator:
         self.carries = {group: carries.get(group, carries[CORE]) for group in self.groups}
         unseen = (config.errors[f"{name}_{UNSEEN}"].half_width[0] for name in self.names)
         self.usual = np.maximum(np.fromiter(unseen, float), 1e-4)  # m, per axis, of the linear path by itself
+        ahead = config.dt * np.arange(1, config.horizon + 1)  # s; deviations of forecasts [2, A, H], [2, 1, H] (m)
+        self.ahead = np.stack([config.errors[f"{name}_{FORECAST}"].at(ahead) for name in self.names], axis=1)
+        self.ahead_fallback = np.stack([config.errors[f"{FALLBACK}_{FORECAST}"].at(ahead)], axis=1)
         self.share = bundle.arrays["refinement"][SHARE].double().numpy()  # [limbs, 2, n]: seconds and share
         self.gain = bundle.arrays["refinement"]["gain"].to(device)
         self.nri = quick_nri(bundle.nri())
@@ -227,7 +230,7 @@ class BodyEstimator:
         errors, since = self.bundle.config.errors, time_since_seen(window)
         never = np.asarray(np.isinf(since).all(1))
         deviations = np.where(never[:, None], errors[f"{FALLBACK}_{UNSEEN}"].at(since), errors[FALLBACK].at(since))
-        self._deviate(estimate, deviations, [errors[f"{FALLBACK}_{FORECAST}"]] * len(window.names))
+        self._deviate(estimate, deviations, self.ahead_fallback)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -431,21 +434,18 @@ class BodyEstimator:
             ],
             internal=memory,
         )
-        ahead_tables = [self.bundle.config.errors[f"{name}_{FORECAST}"] for name in window.names]
-        self._deviate(estimate, deviations[:, back], ahead_tables)
+        self._deviate(estimate, deviations[:, back], self.ahead[:, back])
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
-    def _deviate(self, estimate: Estimate, deviations: FloatArray, ahead: Sequence[ErrorTable]) -> None:
+    def _deviate(self, estimate: Estimate, deviations: FloatArray, ahead: FloatArray) -> None:
         """Deviations ``[2, A, T]`` (m) where nothing was observed: 68 % half-width per axis, 95 % radius; and those of
-        the forecast, from a table of each agent's errors by seconds ahead.
+        forecasts of seen agents ``[2, A or 1, H]``.
         """
         seen = np.array([OWN_FRAME_DEVIATION, 2.8 * OWN_FRAME_DEVIATION])[:, None, None]
         now = np.where(estimate.observed, seen, deviations)
-        seconds = estimate.forecast.times - estimate.times[-1]
-        later = np.stack([table.at(seconds) for table in ahead], axis=1)
-        lost = lost_ahead(None, seconds, now[..., -1], later)
-        later = np.where(estimate.observed[:, -1:], np.maximum(later, seen), lost)
+        lost = np.hypot(now[..., -1:], ahead)  # what is not known now and what comes are independent
+        later = np.where(estimate.observed[:, -1:], np.maximum(ahead, seen), lost)
         eye = np.eye(estimate.positions.shape[-1])
         estimate.covariance, estimate.position_95 = np.square(now[0])[..., None, None] * eye, now[1]
         estimate.forecast.covariance = np.square(later[0])[..., None, None] * eye
