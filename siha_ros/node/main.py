@@ -27,12 +27,13 @@ class Stop(BaseException):
     """Raised in the main thread by the first SIGINT or SIGTERM."""
 
 
-def spin(executor: SingleThreadedExecutor, behind: Callable[[], bool]) -> None:
-    """Spin, but rest for as long as was worked where messages come without a pause: taking them holds the interpreter,
-    and the worker would wait for it at every step of an estimate. Rest too while the worker is `behind` with what was
-    taken: of each topic the middleware keeps the newest, and what waits in the inbox only grows old."""
+def spin(executor: SingleThreadedExecutor, behind: Callable[[], bool], stopping: Callable[[], bool]) -> None:
+    """Spin until `stopping`, but rest for as long as was worked where messages come without a pause: taking them holds
+    the interpreter, and the worker would wait for it at every step of an estimate. Rest too while the worker is
+    `behind` with what was taken: of each topic the middleware keeps the newest, and what waits in the inbox only grows
+    old."""
     worked, began = time.thread_time(), time.monotonic()
-    while executor.context.ok():
+    while executor.context.ok() and not stopping():  # Stop is lost where it meets a destructor, which may not raise
         executor.spin_once()
         if (passed := time.monotonic() - began) > SLICE:
             time.sleep(min(max(0.0, (time.thread_time() - worked) / SHARE - passed), SLICE))
@@ -63,7 +64,7 @@ def main(args: list[str] | None = None, loader: Loader = load) -> NoReturn:
         executor.add_node(node)
         if node.get_parameter("autostart").value is not False:  # a value of a wrong type is said by configure
             node.start()
-        spin(executor, lambda: node.behind)
+        spin(executor, lambda: node.behind, lambda: stopping)
     except (Stop, ExternalShutdownException):
         pass
     except Exception:

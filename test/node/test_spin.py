@@ -13,14 +13,14 @@ from siha_ros.node import main
 
 class Run:
     """An executor and the clocks: each call of spin_once works and waits for so long (s), until the context ends. The
-    worker is behind until a time (s)."""
+    worker is behind until a time (s). The signal to stop comes in the call number `stop`, counted back from the end."""
 
-    def __init__(self, monkeypatch, calls, behind_until: float = 0.0) -> None:
+    def __init__(self, monkeypatch, calls, behind_until: float = 0.0, stop: int = -1) -> None:
         self.calls, self.worked, self.now, self.rests = list(calls), 0.0, 100.0, []
         self.context = SimpleNamespace(ok=lambda: bool(self.calls))
         clocks = SimpleNamespace(thread_time=lambda: self.worked, monotonic=lambda: self.now, sleep=self.rest)
         monkeypatch.setattr(main, "time", clocks)
-        main.spin(self, lambda: self.now < behind_until)
+        main.spin(self, lambda: self.now < behind_until, lambda: len(self.calls) == stop)
 
     def spin_once(self) -> None:
         work, wait = self.calls.pop(0)
@@ -62,3 +62,7 @@ def test_the_worker_catches_up_in_rests_that_end(monkeypatch):
     assert sum(caught_up.rests) == pytest.approx(0.08, abs=0.021)  # from the first look, after 0.02 s
     stuck = Run(monkeypatch, [(0.001, 0.001)] * 100, behind_until=1e9)
     assert sum(stuck.rests) == pytest.approx(0.9, abs=0.21)  # 0.1 s after each of 9 slices of 0.022 s
+
+
+def test_a_signal_whose_exception_got_lost_ends_it_too(monkeypatch):
+    assert len(Run(monkeypatch, [(0.001, 0.05)] * 10, stop=7).calls) == 7
