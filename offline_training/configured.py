@@ -56,11 +56,11 @@ def train_config(
         raise ValueError("--compile: goes with one process")
     if processes.number() == 0:
         writer_type()  # says now what it has to say, not while the pace is measured
-    bundled = out is not None and not no_bundle(config)
+    out = None if no_bundle(config) else out
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
     processes.agreed(lambda: claim(work, **noted))
     if budget is not None:
-        left = budget * (1 - FINISHING) if bundled else budget
+        left = budget * (1 - FINISHING) if out else budget
         config = fit_budget(config, work, data, left, most, device, compiled)
     training, validation, hidden = load_windows(config, data)
     plan = config.plan(len(training), training.agents, hidden, len(validation))
@@ -71,7 +71,7 @@ def train_config(
 
     def finish() -> dict[str, Any]:
         result = _write(work, modules, {"config": asdict(config), "windows": windows})
-        if out is not None and bundled:
+        if out:
             share = 1.0 if budget is None else min(1.0, FINISHING * budget / FINISHED)
             agents, command = training.agents, f"siha train springs.yaml --set hidden={hidden}"
             finish_bundle("fresh", out, work, modules, command, seed=config.seed, agents=agents, share=share)

@@ -678,7 +678,7 @@ class TeamEstimator:
         estimate.position_95 = radius
         ahead = estimate.forecast.times - window.times[-1]
         seen = window.observed[:, -1] & ~bridged[:, -1]
-        later = np.stack(errors[FORECAST].at(np.tile(ahead, (len(since), 1))))
+        later = np.stack(errors[FORECAST].at(ahead))[:, None]
         known = np.stack([width[:, -1], radius[:, -1]])
         later = np.where(seen[:, None], later, lost_ahead(errors.get(FORECAST_LOST), ahead, known, later))
         rows = np.array(tables) == STRAIGHT
@@ -709,8 +709,8 @@ def _largest(tables: list[ErrorTable], seconds: Array) -> Array:
 def lost_ahead(table: ErrorTable | None, ahead: Array, known: Array, later: Array) -> Array:
     """Half-widths of 68 % per axis and radii of 95 % ``[2, A, H]`` (m) of forecasts of lost agents.
 
-    What is not known of them now, ``known [2, A]``, and what of a forecast of a seen agent, ``later [2, A, H]``, add up
-    as if they were independent, until a table of measured errors by ``ahead [H]`` (s) corrects that.
+    What is not known of them now, ``known [2, A]``, and what of a forecast of a seen agent, ``later [2, A or 1, H]``,
+    add up as if they were independent, until a table of measured errors by ``ahead [H]`` (s) corrects that.
     """
     both: Array = np.hypot(known[..., None], later)
     return both if table is None else np.stack(table.at(np.broadcast_to(ahead, both[0].shape), spread=both[0]))

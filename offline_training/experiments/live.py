@@ -17,7 +17,8 @@ from offline_training.stages.logs import revision
 from offline_training.team import TeamModules, measure_noise, window_errors
 from siha_ros.estimator import TeamEstimator
 from siha_ros.model.bundle import Bundle, Training
-from siha_ros.window.types import Status, Window
+from siha_ros.replay import windows
+from siha_ros.window.types import Window
 
 CHECKS = 200  # validation windows that the estimator's variances are measured on
 
@@ -32,36 +33,22 @@ def springs_estimator(modules: TeamModules, agents: int, seed: int, device: torc
     return TeamEstimator(Bundle(Path("baselines"), config, dict(modules.networks()), {"noise": noise}), device)
 
 
-def completed(estimator: TeamEstimator, windows: FloatArray, hidden: int, seen: BoolArray) -> FloatArray:
-    """States ``[n, H, T, D]`` of the last ``hidden`` agents of windows ``[n, A, T, D]``, as they are seen in the frames
+def completed(estimator: TeamEstimator, states: FloatArray, hidden: int, seen: BoolArray) -> FloatArray:
+    """States ``[n, H, T, D]`` of the last ``hidden`` agents of ``states [n, A, T, D]``, as they are seen in the frames
     ``seen [T]``; normalised."""
     scale, found = estimator.scale, []
-    for positions, velocities in zip(*(part.numpy() for part in scale.split(torch.from_numpy(windows))), strict=True):
+    for positions, velocities in zip(*(part.numpy() for part in scale.split(torch.from_numpy(states))), strict=True):
         answer = estimator.estimate(window_of(positions, velocities, hidden, seen, estimator.bundle.config.dt))
-        states = scale.features(torch.from_numpy(answer.positions), torch.from_numpy(answer.velocities))
-        found.append(states[-hidden:].numpy())
+        complete = scale.features(torch.from_numpy(answer.positions), torch.from_numpy(answer.velocities))
+        found.append(complete[-hidden:].numpy())
     return np.stack(found)
 
 
 def window_of(positions: FloatArray, velocities: FloatArray, hidden: int, seen: BoolArray, dt: float) -> Window:
     """A window of ``[A, T, P]`` (m, m/s), the first of its stream, of whose last ``hidden`` agents nothing is known but
     the frames ``seen``."""
-    agents, frames, dims = positions.shape
-    times = np.arange(frames) * np.float64(dt)
+    agents, frames, _ = positions.shape
     observed = np.ones((agents, frames), bool)
     observed[-hidden:] = seen
-    newest = np.where(observed.any(1), frames - 1 - observed[:, ::-1].argmax(1), -1)
-    last = [np.where(newest[:, None] >= 0, part[np.arange(agents), newest], np.nan) for part in (positions, velocities)]
-    return Window(
-        names=[f"agent_{agent + 1}" for agent in range(agents)],
-        times=times,
-        positions=np.where(observed[..., None], positions, np.nan),
-        velocities=np.where(observed[..., None], velocities, np.nan),
-        observed=observed,
-        confidence=observed.astype(np.float32),
-        status=np.where(observed[:, -1], Status.VISIBLE, Status.HIDDEN).astype(np.int8),
-        reason=[""] * agents,
-        last_seen=np.where(newest >= 0, times[newest], np.nan),
-        last_position=last[0],
-        last_velocity=last[1],
-    )
+    names = [f"agent_{agent + 1}" for agent in range(agents)]
+    return windows.window_of(names, np.arange(frames) * np.float64(dt), positions, observed, velocities)
