@@ -10,6 +10,7 @@ from siha_ros.window.grid import backward_difference
 from siha_ros.window.types import Window
 
 FEWEST = 20  # errors that a quantile is taken of
+LAGS = 16  # times, evenly in their logarithm, at which errors are measured: quantiles are dear, and tables interpolate
 
 
 def straight_line_errors(window: Window) -> ErrorTable | None:
@@ -19,7 +20,7 @@ def straight_line_errors(window: Window) -> ErrorTable | None:
     velocities = backward_difference(positions, window.dt)
     velocities[:, 0] = np.nan  # it would be that of the frame after
     rows = []
-    for frames in range(1, len(window.times) - 1):
+    for frames in np.unique(np.geomspace(1, max(len(window.times) - 2, 1), LAGS).round().astype(int)):
         since = frames * window.dt
         error = positions[:, frames:] - positions[:, :-frames] - since * velocities[:, :-frames]
         error = error[np.isfinite(error).all(-1)]
