@@ -39,14 +39,16 @@ def train_config(
     device: str = "cpu",
     compiled: bool = False,
     out: Path | None = None,
+    command: str = "",
 ) -> dict[str, Any]:
     """Train in ``work``, going on from the checkpoints there.
 
     data: folder of motion capture, for the system cmu. budget: seconds that all of it may take, at most ``most`` times
     the config's schedule; what a first call chose for it is kept in ``budget.json``. device, compiled: as in
-    :func:`train_team`. out: a bundle, for a config without :func:`no_bundle`. Writes ``weights/NAME`` (safetensors) of
-    each network, ``result.json`` and curves; returns the content of ``result.json``: the config and, by stage, what its
-    last validation said and what it cost. Of several processes the first one writes.
+    :func:`train_team`. out: a bundle, for a config without :func:`no_bundle`; command: what it says it was made by.
+    Writes ``weights/NAME`` (safetensors) of each network, ``result.json`` and curves; returns the content of
+    ``result.json``: the config and, by stage, what its last validation said and what it cost. Of several processes the
+    first one writes.
     """
     if config.system != BODY and data is not None:
         raise ValueError(f"--data: the data of {config.system} are simulated")
@@ -73,8 +75,7 @@ def train_config(
         result = _write(work, modules, {"config": asdict(config), "windows": windows})
         if out:
             share = 1.0 if budget is None else min(1.0, FINISHING * budget / FINISHED)
-            agents, command = training.agents, f"siha train springs.yaml --set hidden={hidden}"
-            finish_bundle("fresh", out, work, modules, command, seed=config.seed, agents=agents, share=share)
+            finish_bundle("fresh", out, work, modules, command, seed=config.seed, agents=training.agents, share=share)
         return result
 
     return processes.agreed(finish)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,23 @@ def _run(options: argparse.Namespace) -> None:
             device=_device(options.device),
             compiled=options.compile,
             out=out,
+            command=_command(options),
         )
         if processes.number() == 0:
             print("\n".join(columns(summary(result))))
             print(f"weights are in {work / 'weights'}")
             print(f"no bundle: {without}" if without else f"wrote {out}: siha bundle info {out}")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What was asked for that decides the weights, as it would be typed."""
+    parts = ["siha", "train", options.config]
+    parts += ["--paper"] * options.paper
+    parts += [] if options.options is None else ["--options", options.options]
+    parts += [part for pair in options.set for part in ("--set", pair)]
+    parts += [] if options.budget is None else ["--budget", f"{options.budget:g}s"]
+    parts += [] if options.seed is None else ["--seed", str(options.seed)]
+    return shlex.join(parts)
 
 
 def _device(name: str) -> str:

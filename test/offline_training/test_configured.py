@@ -17,6 +17,7 @@ from offline_training.datasets.body import LEFT_ARM, LEFT_LEG
 from offline_training.datasets.cmu_mocap import Trial
 from siha_ros.cli import main
 from siha_ros.estimator import _made_up_window, load_estimator
+from siha_ros.model.bundle import load_bundle
 from siha_ros.model.nri import NRI, NRIConfig
 
 TINY = [
@@ -153,6 +154,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert shown[-1] == "wrote bundles/springs: siha bundle info bundles/springs"
     assert shown[-6].split()[:2] == ["stage", "steps"] and shown[-3].split()[:3] == ["nri", "11", "88"]
     assert json.loads((tmp_path / "training" / "springs" / "options.json").read_text())["seed"] == 5
+    command = load_bundle(tmp_path / "bundles" / "springs").config.training.command
+    assert command.startswith("siha train springs.yaml --paper --set ") and command.endswith(" --seed 5")
     assert main(["train", "kuramoto.yaml", "--out", "there"]) == 2
     assert main(["train", "springs.yaml", "--data", "."]) == 2
     assert main(["train", "cmu35.yaml"]) == 2
