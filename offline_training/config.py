@@ -97,6 +97,8 @@ class TrainConfig:
             raise ValueError(f"stages: expected {', '.join(STAGES)}")
         if (self.mocap is None) == (self.system == BODY):
             raise ValueError(f"mocap: expected with system {BODY} alone")
+        if self.system == BODY and self.hsp.get("seen_frames"):
+            raise ValueError(f"hsp.seen_frames: expected without system {BODY}, whose joints have names")
         if self.mocap is None and min(self.training, self.validation) < 1:
             raise ValueError("training, validation: expected numbers of windows above 0")
         if min(self.visible, self.hidden, self.frames, self.nri_batch, self.hsp_batch) < 1:

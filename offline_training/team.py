@@ -4,11 +4,11 @@ measured of them for a bundle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -112,8 +112,22 @@ def new_networks(plan: TeamPlan) -> TeamModules:
         NRI(plan.nri),
         NRI(plan.nri) if plan.visible_only else None,
         {hidden: HiddenStatePredictor(size) for hidden, size in sizes.items()},
-        {hidden: HiddenStatePredictor(replace(size, alphas=list(PAPER_ALPHAS))) for hidden, size in sizes.items()},
+        {hidden: HiddenStatePredictor(guided(size, PAPER_ALPHAS)) for hidden, size in sizes.items()},
     )
+
+
+def guided(config: HSPConfig, alphas: Sequence[float]) -> HSPConfig:
+    """HSP-sg beside an HSP-sa; its hidden agents are absent throughout."""
+    return replace(config, alphas=list(alphas), seen_frames=False)
+
+
+def described(plan: TeamPlan) -> dict[str, Any]:
+    """All of a plan, to name what was trained by it. Options that came later are left out where they are not taken, so
+    that what was trained before keeps its name."""
+    found = asdict(plan)
+    if not plan.hsp.seen_frames:
+        del found["hsp"]["seen_frames"]
+    return found
 
 
 def sampler(
@@ -277,7 +291,8 @@ def warm_start(model: HiddenStatePredictor, source: HiddenStatePredictor) -> Non
     """Copy every weight that has the same shape (the seeds of another number of slots do not)."""
     own = model.state_dict()
     model.load_state_dict(
-        {key: value for key, value in source.state_dict().items() if own[key].shape == value.shape}, strict=False
+        {key: value for key, value in source.state_dict().items() if key in own and own[key].shape == value.shape},
+        strict=False,
     )
 
 

@@ -46,16 +46,21 @@ NAMES = {
     "saits": "SAITS",
     "brits": "BRITS",
     "hsp_sa": "HSP-sa",
+    "hsp_sa_partly": "HSP-sa, seen frames as input",
     "siha_paper": "SIHA",
     "siha": "SIHA, live",
 }
 OURS = (
-    "HSP-sa and SIHA are the paper's networks, which take agents that were never seen. SIHA, live is the node's"
+    "HSP-sa and SIHA are the paper's networks, which take agents that were never seen. HSP-sa, seen frames as input, is"
+    " one network for all sets, trained with random times of loss and return. SIHA, live is the node's"
     " estimator made of the same networks, for agents that were seen: one window after another, each as if it were the"
     f" first of a stream, {LIVE} of them. That of bodies does not take these windows (its own are of 0.8 s at 60 Hz, in"
     " the body's frame, over a regression): docs/results.md has it beside ridges."
 )
-SETS = {"never": "never seen", "lost": "lost half-way", "gap": "gap of a third"}
+SETS = {"never": "never seen", "early": "lost after a tenth", "lost": "lost half-way", "gap": "gap of a third"}
+LOST = ("early", "lost")  # of which figures go by the time since the loss too
+AGES = (0.1, 0.3, 1.0)  # windows since the loss, that bins end at
+BINS = ("up to 0.1", "0.1 to 0.3", "over 0.3")
 
 
 @dataclass
@@ -100,10 +105,14 @@ def _springs(lab: Lab, options: Options, hidden: int) -> Cell:
         modules = TeamModules(nri.network, None, {hidden: sa.network}, {hidden: sg.network})
         estimator = springs_estimator(modules, setting.agents, setting.seed, device_of(nri.network))
         found["siha"] = live_rows(problem, estimator, (nri, sa, sg))
+        few = replace(problem, test=problem.test[:LIVE])  # the windows of the row above
+        found["hsp_sa_partly"] = partly_rows(few, lab.hsp_sa_partly(setting))
         return {"system": "springs", "hidden": hidden, "methods": found}
 
     options_of = lab.cell_key(setting) | {"fitted": FITTED, "live": LIVE, "pypots": available()}
-    return Cell("baselines", setting.name, options_of, lab.needs(setting, "nri", "hsp_sa", "hsp_sg"), run)
+    needs = lab.needs(setting, "nri", "hsp_sa", "hsp_sg")
+    needs |= {f"seen frames {name}": minutes for name, minutes in lab.needs(setting, "hsp_sa").items()}
+    return Cell("baselines", setting.name, options_of, needs, run)
 
 
 def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
@@ -185,6 +194,23 @@ def network_row(
     }
 
 
+@torch.inference_mode()
+def partly_rows(problem: Problem, model: Trained[HiddenStatePredictor]) -> dict[str, Any]:
+    """The same of a network that is shown the frames in which agents are seen, for each set."""
+    device, hidden, rows = device_of(model.network), problem.hidden, {}
+    for which, seen in hidden_sets(problem.test.shape[2]).items():
+        shown = torch.from_numpy(hide(problem.test, hidden, seen)).float()
+        mask = torch.from_numpy(seen).expand(CHUNK, hidden, -1)
+        began, found = perf_counter(), []
+        for part in (part.to(device) for part in shown.split(CHUNK)):
+            own = mask[: len(part)].to(device)
+            found.append(model.network.complete(part[:, :-hidden], part[:, -hidden:], own).cpu())
+        milliseconds = 1e3 * (perf_counter() - began) / len(shown)
+        figures = errors(torch.cat(found).double().numpy(), problem, seen)
+        rows[which] = {**figures, **cost([model]), "ms_a_window": milliseconds}
+    return rows
+
+
 def live_rows(problem: Problem, estimator: TeamEstimator, models: Sequence[Trained[Any]]) -> dict[str, Any]:
     """The same of the node's estimator, for agents that are seen in a part of the window. models: what it is made
     of."""
@@ -210,19 +236,31 @@ def cost(models: Sequence[Trained[Any]]) -> dict[str, float]:
 
 
 def errors(found: FloatArray, problem: Problem, seen: np.ndarray) -> dict[str, Any]:
-    """Mean squared error of the hidden agents where they are not seen, and its 95 % interval over windows. Agents that
-    were never seen and have no names are put in the order of the truth."""
+    """Mean squared error of the hidden agents where they are not seen, its 95 % interval over windows and its median;
+    after a loss also by its time: "ages", one for each of AGES. Agents that were never seen and have no names are put
+    in the order of the truth."""
     truth = problem.test[:, -problem.hidden :]
     if not problem.ordered and not seen.any():
         guess, true = torch.from_numpy(found), torch.from_numpy(truth)
         found = take_slots(guess, align(guess, true)).numpy()
-    squares = np.square(found - truth)[:, :, ~seen].mean((1, 2, 3))
-    return {"mse": float(squares.mean()), "mse_ci": interval(squares, groups=problem.groups)}
+    squares = np.square(found - truth).mean((1, 3))
+    figures = _stated(squares[:, ~seen].mean(1), problem)
+    last = int(seen.sum()) - 1
+    if last >= 0 and seen[: last + 1].all():
+        since = (np.arange(len(seen)) - last) / len(seen)
+        bins = [(since > first) & (since <= end + 1e-9) for first, end in zip((0.0, *AGES), AGES, strict=False)]
+        figures["ages"] = [_stated(squares[:, part].mean(1), problem) for part in bins]
+    return figures
+
+
+def _stated(squares: FloatArray, problem: Problem) -> dict[str, Any]:
+    middle = interval(squares, groups=problem.groups)
+    return {"mse": float(squares.mean()), "mse_ci": middle, "mse_median": float(np.median(squares))}
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     """The table as Markdown, and ``folder/baselines.png``."""
-    rows = []
+    rows, ages = [], []
     for result in results:
         for name, title in NAMES.items():
             sets = result["methods"].get(name)
@@ -233,6 +271,10 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
             seen, took = f"{made['samples_seen'] / 1000:.0f} k", f"{made['train_seconds']:.2g}"
             times = " / ".join(f"{sets[which]['ms_a_window']:.2g}" if which in sets else "-" for which in SETS)
             rows.append([result["system"], str(result["hidden"]), title, *cells, seen, took, times])
+            after = [sets[which].get("ages") if which in sets else None for which in LOST]
+            if any(after):
+                cells = [_figure(found[bin] if found else None) for found in after for bin in range(len(AGES))]
+                ages.append([result["system"], str(result["hidden"]), title, *cells])
     groups = [f"{one['system']} {one['hidden']}" for one in results]
     series = {
         title: [one["methods"].get(name, {}).get("never", {}).get("mse") for one in results]
@@ -252,6 +294,8 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
         "MSE of the hidden agents where they are not seen [95 % interval]; windows are answered in batches, but for"
         " those of SIHA, live; ms are of the sets in their order\n\n"
         + table(head, rows)
+        + "\nThe same by windows since the loss\n\n"
+        + table(["data", "hidden", "method", *(f"{SETS[which]}: {bin}" for which in LOST for bin in BINS)], ages)
         + f"\n{OURS}\n"
         + (f"\n{MISSING}\n" if any(not one["options"]["pypots"] for one in results) else "")
     )

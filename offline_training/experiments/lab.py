@@ -22,7 +22,7 @@ from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
 from offline_training.stages.loop import write_atomically
-from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri, warm_start
+from offline_training.team import TeamPlan, described, fit_hsp_sa, fit_hsp_sg, fit_nri, guided, warm_start
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI
@@ -178,7 +178,7 @@ class Lab:
 
     def key(self, setting: Setting) -> dict[str, Any]:
         """All that decides its models, and so what is measured of them: it tells them from others in the store."""
-        return {"setting": asdict(setting), "plan": asdict(self.plan(setting))}
+        return {"setting": asdict(setting), "plan": described(self.plan(setting))}
 
     def cell_key(self, setting: Setting) -> dict[str, Any]:
         """The same of figures: with how they are measured."""
@@ -221,15 +221,20 @@ class Lab:
                 "hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=setting.scale, seed=setting.seed
             )
 
-        options = {"setting": asdict(setting), "plan": asdict(plan), "encoder": encoder}
+        options = {"setting": asdict(setting), "plan": described(plan), "encoder": encoder}
         maker = make or HiddenStatePredictor
         return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
+
+    def hsp_sa_partly(self, setting: Setting) -> Trained[HiddenStatePredictor]:
+        """HSP-sa that is shown what was seen of the hidden agents, with the same schedule."""
+        plan = self.plan(setting)
+        return self.hsp_sa(setting, plan=replace(plan, hsp=replace(plan.hsp, seen_frames=True)))
 
     def hsp_sg(self, setting: Setting, alphas: Sequence[float] = PAPER_ALPHAS) -> Trained[HiddenStatePredictor]:
         """HSP-sg under NRI's graphs, from the weights of HSP-sa. alphas: UNGUIDED for the control of what its longer
         training brings."""
         plan, nri, sa = self.plan(setting), self.nri(setting), self.hsp_sa(setting)
-        config = replace(plan.hsp, alphas=list(alphas))
+        config = guided(plan.hsp, alphas)
 
         def train(network: HiddenStatePredictor, folder: Path) -> None:
             fit_hsp_sg(

@@ -5,7 +5,6 @@ HSP-sa and SIHA. Not in the paper.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from offline_training.experiments.store import Trained
 from offline_training.experiments.table1 import GAPS, unguided_answer
 from offline_training.stages.loop import Schedule, train
 from offline_training.stages.samples import device_of
+from offline_training.team import guided
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, reconstruction_error
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.evaluate import network_answer
@@ -83,7 +83,7 @@ def _cell(lab: Lab, setting: Setting) -> Cell:
 def oracle_model(lab: Lab, setting: Setting) -> Trained[HiddenStatePredictor]:
     """HSP-sg under the true graph, from the weights of HSP-sa, with the schedule of HSP-sg."""
     plan, sa = lab.plan(setting), lab.hsp_sa(setting)
-    config = replace(plan.hsp, alphas=list(PAPER_ALPHAS))
+    config = guided(plan.hsp, PAPER_ALPHAS)
 
     def fit(network: HiddenStatePredictor, folder: Path) -> None:
         schedule = plan.schedule("hsp_sg", setting.scale)

@@ -191,12 +191,13 @@ def hide(windows: FloatArray, hidden: int, seen: BoolArray) -> FloatArray:
 
 
 def hidden_sets(frames: int) -> dict[str, BoolArray]:
-    """When the hidden agents are seen, by name of the set: never; in the first half of the window; all but its middle
-    third."""
+    """When the hidden agents are seen, by name of the set: never; in the first tenth of the window; in its first half;
+    all but its middle third."""
     number: NDArray[np.int64] = np.arange(frames)
     third: Sequence[int] = (frames // 3, frames - frames // 3)
     return {
         "never": np.zeros(frames, bool),
+        "early": number < frames // 10,
         "lost": number < frames // 2,
         "gap": (number < third[0]) | (number >= third[1]),
     }

@@ -28,7 +28,7 @@ from offline_training.experiments.lab import ROUNDS, Lab, Space, seeded, warmed
 from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, difference_rows, figure, short, table
 from offline_training.experiments.store import Trained, digest
-from offline_training.team import TeamPlan, fit_hsp_sa, fit_hsp_sg, fit_nri
+from offline_training.team import TeamPlan, described, fit_hsp_sa, fit_hsp_sg, fit_nri
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor
 from siha_ros.model.nri import NRI
@@ -216,13 +216,13 @@ def models(lab: Lab, data: Body) -> BodyModels:
         def fit(network: NRI, folder: Path) -> None:
             fit_nri(kind, plan, network, *sets, folder, agents=count, **long)  # type: ignore[arg-type]
 
-        shared = {key: value for key, value in asdict(plan).items() if key not in ("hsp", "hidden_counts")}
+        shared = {key: value for key, value in described(plan).items() if key not in ("hsp", "hidden_counts")}
         options = {"body": asdict(setting), "limb": limb, "plan": shared}
         return lab.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), fit)
 
     complete = nri("nri", agents, "")
     alone = nri("nri_visible", agents - data.hidden, data.limb)
-    options = {"body": asdict(setting), "limb": data.limb, "plan": asdict(plan), "gain": GAIN}
+    options = {"body": asdict(setting), "limb": data.limb, "plan": described(plan), "gain": GAIN}
 
     def fit_sa(network: HiddenStatePredictor, folder: Path) -> None:
         fit_hsp_sa("hsp_sa", plan, network, *sets, folder, hidden=data.hidden, **long)  # type: ignore[arg-type]

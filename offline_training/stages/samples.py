@@ -24,6 +24,17 @@ def states_of(sample: Sample) -> Tensor:
     return sample if isinstance(sample, Tensor) else sample[0]
 
 
+def random_losses(count: int, hidden: int, frames: int, generator: torch.Generator) -> Tensor:
+    """When the hidden agents of ``count`` samples are seen, bool ``[count, hidden, frames]``. Each at random, and at
+    random times: never; until it is lost; but for a gap; for a while alone."""
+    kind = torch.randint(0, 4, (count, hidden, 1), generator=generator)
+    lost = torch.randint(0, frames + 1, (count, hidden, 1), generator=generator)
+    begin, end = torch.randint(0, frames + 1, (2, count, hidden, 1), generator=generator).sort(0).values
+    frame = torch.arange(frames)
+    between = (begin <= frame) & (frame < end)
+    return ((kind == 1) & (frame < lost)) | ((kind == 2) & ~between) | ((kind == 3) & between)
+
+
 def mine(batch: Tensor, model: nn.Module) -> Tensor:
     """This process's share of a batch, on the model's device."""
     return share(batch).to(device_of(model), non_blocking=True)

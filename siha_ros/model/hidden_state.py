@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from siha_ros.model.frame import with_differences
+from siha_ros.model.seen_frames import carried, seen_features
 from siha_ros.model.set_transformer import PMA, SAB
 
 PAPER_ALPHAS = (0.0, 1.0, 5.0, 1e9)
@@ -38,6 +39,7 @@ class HSPConfig:
         agent is told apart by a learned vector, and the hidden ones are named by index in forward.
     difference_gain: 0 for the paper's input; otherwise frame differences times this gain go in as further features. A
         hidden agent shows in the accelerations of the visible ones, which are some 100 times smaller than their states.
+    seen_frames: for hidden agents that were seen in a part of the window too (complete); like agents, no graph.
     """
 
     frames: int
@@ -49,12 +51,15 @@ class HSPConfig:
     embedding: str = "mlp"
     identities: int = 0
     difference_gain: float = 0.0
+    seen_frames: bool = False
 
     def __post_init__(self) -> None:
         if self.alphas and len(self.alphas) != self.heads:
             raise ValueError(f"alphas: {len(self.alphas)} strengths for {self.heads} heads")
         if self.embedding not in ("mlp", "conv"):
             raise ValueError(f"embedding: {self.embedding!r} is unknown, expected 'mlp' or 'conv'")
+        if self.seen_frames and (self.alphas or self.identities):
+            raise ValueError("seen_frames: expected without alphas and identities")
 
 
 class TrajectoryConvolution(nn.Module):
@@ -76,6 +81,18 @@ class TrajectoryConvolution(nn.Module):
         return self.out(torch.cat([pooled, series[..., -1]], -1)).view(*x.shape[:2], -1)
 
 
+def _embedding(config: HSPConfig, features: int) -> nn.Module:
+    """Of ``[B, A, T, features]``, ``[B, A, width]``."""
+    if config.embedding == "conv":
+        return TrajectoryConvolution(features, config.width)
+    return nn.Sequential(
+        nn.Flatten(2),
+        nn.Linear(config.frames * features, config.width),
+        nn.ReLU(),
+        nn.Linear(config.width, config.width),
+    )
+
+
 class HiddenStatePredictor(nn.Module):
     """``rFF(SAB(PMA(SAB(SAB(x_vis)))))`` (sections 4.2, 4.3)."""
 
@@ -86,12 +103,9 @@ class HiddenStatePredictor(nn.Module):
         self.config = config
         width, heads, flat = config.width, config.heads, config.frames * config.features
         features = config.features * (2 if config.difference_gain else 1)
-        if config.embedding == "mlp":
-            self.embed: nn.Module = nn.Sequential(
-                nn.Flatten(2), nn.Linear(config.frames * features, width), nn.ReLU(), nn.Linear(width, width)
-            )
-        else:
-            self.embed = TrajectoryConvolution(features, width)
+        self.embed = _embedding(config, features)
+        if config.seen_frames:
+            self.embed_seen = _embedding(config, features + 1)
         if config.identities:
             self.identity = nn.Parameter(torch.randn(config.identities, width) * 0.1)
         self.encode1 = SAB(width, heads)
@@ -115,9 +129,7 @@ class HiddenStatePredictor(nn.Module):
         config = self.config
         if (structure is not None) != bool(config.alphas):
             raise ValueError("structure goes with alphas: HSP-sg needs it and HSP-sa takes none")
-        if config.difference_gain:
-            visible = with_differences(visible, config.difference_gain)
-        tokens = self.embed(visible)
+        tokens = self._tokens(visible)
         seeds = None
         if config.identities:
             if names is None:
@@ -128,8 +140,40 @@ class HiddenStatePredictor(nn.Module):
         if structure is not None:
             within, cross, among = structural_bias(structure, visible.shape[1], self.alphas)
         z = self.encode2(self.encode1(tokens, within), within)
-        slots = self.decode(self.pool(z, cross, seeds), among)
-        return self.out(slots).float().unflatten(-1, (config.frames, config.features))
+        return self._states(self.decode(self.pool(z, cross, seeds), among))
+
+    def complete(self, visible: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+        """The same of hidden agents that were seen in a part of the window (``seen_frames``): states ``seen [B, H, T,
+        D]`` count where ``mask [B, H, T]`` is true. Slot j is agent j if any do, the slots of the others have no order.
+
+        What was seen of an agent is an element of the set beside the visible ones, and its slot starts from what the
+        encoder made of it; it says how the agent leaves the path on which it was seen. Where nothing was seen of any
+        this is :meth:`forward`.
+        """
+        count, known = visible.shape[1], mask.any(2)
+        tokens = torch.cat(
+            [self._tokens(visible), self.embed_seen(seen_features(seen, mask, self.config.difference_gain))], 1
+        )
+        bias = _only(torch.cat([known.new_ones(len(known), count), known], 1))
+        z = self.encode2(self.encode1(tokens, bias), bias)
+        turn = (known.logical_not().cumsum(1) - 1).clamp_min(0)  # seeds are for the agents that were never seen
+        seeds = torch.where(known[..., None], z[:, count:], self.pool.seeds[turn])
+        path, free = carried(seen, mask)
+        return path + free * self._states(self.decode(self.pool(z, bias, seeds)))
+
+    def _tokens(self, visible: Tensor) -> Tensor:
+        gain = self.config.difference_gain
+        tokens: Tensor = self.embed(with_differences(visible, gain) if gain else visible)
+        return tokens
+
+    def _states(self, slots: Tensor) -> Tensor:
+        states: Tensor = self.out(slots).float().unflatten(-1, (self.config.frames, self.config.features))
+        return states
+
+
+def _only(known: Tensor) -> Tensor:
+    """The attention bias ``[B, 1, 1, n]`` by which nobody attends to elements that are not ``known [B, n]``."""
+    return torch.zeros(known.shape, device=known.device).masked_fill(~known, -torch.inf)[:, None, None]
 
 
 def structural_bias(structure: Tensor, visible: int, alphas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -156,17 +200,21 @@ def _permutations(slots: int) -> Tensor:
     return torch.tensor(list(permutations(range(slots))))
 
 
-def align(predicted: Tensor, target: Tensor, known: Tensor | None = None) -> Tensor:
+def align(predicted: Tensor, target: Tensor, known: Tensor | None = None, settled: Tensor | None = None) -> Tensor:
     """Indices ``[B, H]`` of the slot of ``predicted [B, H, ...]`` that stands for each agent of ``target [B, H, ...]``.
 
     Minimises the mean squared error of each sample exactly (Hungarian matching, section 4.5): up to five slots by
     trying every permutation on the tensors, beyond that by scipy. ``take_slots(predicted, indices)`` is then in the
-    order of the target. known ``[B, H, ...]``: entries of the target that count; None: all.
+    order of the target. known ``[B, H, ...]``: entries of the target that count; None: all. settled bool ``[B, H]``:
+    slots that stand for the agent of their own number; None: none does.
     """
     slots = predicted.shape[1]
     with torch.no_grad():
         squared = (target.flatten(2).unsqueeze(2) - predicted.flatten(2).unsqueeze(1)).square()
         cost = (squared if known is None else squared * known.flatten(2).unsqueeze(2)).mean(-1)
+        if settled is not None:
+            elsewhere = ~torch.eye(slots, dtype=torch.bool, device=cost.device)
+            cost = cost.masked_fill((settled.unsqueeze(1) | settled.unsqueeze(2)) & elsewhere, torch.inf)
         if slots <= ENUMERATION_LIMIT:
             orders = _permutations(slots).to(cost.device)
             rows = torch.arange(slots, device=cost.device).expand_as(orders)
@@ -181,14 +229,19 @@ def take_slots(slots: Tensor, order: Tensor) -> Tensor:
 
 
 def reconstruction_error(
-    predicted: Tensor, target: Tensor, ordered: bool = False, known: Tensor | None = None
+    predicted: Tensor,
+    target: Tensor,
+    ordered: bool = False,
+    known: Tensor | None = None,
+    settled: Tensor | None = None,
 ) -> Tensor:
     """Mean squared error of each sample ``[B]`` (section 4.5), after alignment unless slots are ``ordered``.
 
-    known: bool, of the target's shape, false where the target was not measured; None: it was everywhere.
+    known: bool, of the target's shape, false where the target was not measured; None: it was everywhere. settled: as in
+    :func:`align`.
     """
     if not ordered:
-        predicted = take_slots(predicted, align(predicted, target, known))
+        predicted = take_slots(predicted, align(predicted, target, known, settled))
     squared = (predicted - target).square().flatten(1)
     if known is None:
         return squared.mean(-1)

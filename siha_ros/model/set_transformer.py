@@ -77,6 +77,8 @@ class PMA(nn.Module):
         self.block = MAB(width, heads)
 
     def forward(self, z: Tensor, bias: Tensor | None = None, seeds: Tensor | None = None) -> Tensor:
-        """``z [B, m, width]`` to ``[B, k, width]``. seeds: indices of the seeds to use, all by default."""
-        chosen = self.seeds if seeds is None else self.seeds[seeds]
-        return self.block(chosen.expand(z.shape[0], -1, -1), F.relu(self.feedforward(z)), bias)
+        """``z [B, m, width]`` to ``[B, k, width]``. seeds: indices of the seeds to use, all by default, or vectors
+        ``[B, k, width]`` in their place."""
+        if seeds is None or not seeds.is_floating_point():
+            seeds = self.seeds if seeds is None else self.seeds[seeds]
+        return self.block(seeds.expand(z.shape[0], -1, -1), F.relu(self.feedforward(z)), bias)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from offline_training.config import FOLDER, load_config, set_key
+from offline_training.team import new_networks, warm_start
 
 WINDOWS, VALIDATION = 200_000, 50_000
 
@@ -63,6 +65,17 @@ def test_usual_options_are_all_there_and_each_changes_something(path):
     ):
         assert load_config(path, options=[name]) != paper
     assert load_config(path, ["narrow_decoder"]).nri["decoder_width"] == 128
+
+
+def test_agents_seen_in_a_part_of_the_window_are_an_option_of_like_agents():
+    plan = load_config("springs", more=["partly_seen"]).plan(50_000, 7, 2, 2000)
+    modules = new_networks(plan)
+    assert modules.hsp_sa[2].config.seen_frames and not modules.hsp_sg[2].config.seen_frames
+    warm_start(modules.hsp_sg[2], modules.hsp_sa[2])
+    weights = modules.hsp_sa[2].state_dict()
+    assert all(torch.equal(value, weights[key]) for key, value in modules.hsp_sg[2].state_dict().items())
+    with pytest.raises(ValueError, match="hsp.seen_frames: expected without system cmu, whose joints have names"):
+        load_config("cmu35", settings=["hsp.seen_frames=true"])
 
 
 def test_settings_overrule_options(tmp_path):

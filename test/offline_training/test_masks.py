@@ -1,13 +1,17 @@
-"""Gaps are masked: what stands in them changes no loss, no alignment and no target."""
+"""Gaps are masked: what stands in them changes no loss, no alignment and no target. And the other mask, what a
+predictor is shown of hidden agents: what of them is learned."""
 
 from __future__ import annotations
 
+import pytest
 import torch
 from springs_by_hand import SCALE, spring_nri
 
 from offline_training.datasets.team import TeamWindows
+from offline_training.stages.hsp_sa import completion_error
+from offline_training.stages.samples import random_losses
 from siha_ros.model.frame import Scale
-from siha_ros.model.hidden_state import align, reconstruction_error
+from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig, align, reconstruction_error
 
 
 def test_reconstruction_counts_what_was_measured():
@@ -100,3 +104,45 @@ def test_rotations_of_space_keep_the_vertical():
     torch.testing.assert_close(turned[..., [2, 5]], plain[..., [2, 5]])
     torch.testing.assert_close(turned[..., :2].norm(dim=-1), plain[..., :2].norm(dim=-1))
     assert not torch.allclose(turned[..., :2], plain[..., :2])
+
+
+class Standing(HiddenStatePredictor):
+    """Says of agents that were seen that they are at 1, of the others that they are at 5 and at 7 in turn."""
+
+    def complete(self, visible, seen, mask):
+        assert torch.isfinite(seen).all()
+        known = mask.any(2)
+        slots = torch.where(known, 1.0, torch.where((~known).cumsum(1) == 1, 5.0, 7.0))
+        return slots[..., None, None].expand_as(seen)
+
+
+def test_the_rest_of_partly_seen_agents_is_learned():
+    """Agent 0 is seen and then at 4 in two frames, which are 3 off; agents 1 and 2 are at 7 and 5, in another order
+    than the slots, and 7 is not measured in its first frame: (2 * 9 + 0) / (2 + 2 + 3)."""
+    hsp = Standing(HSPConfig(3, 1, 3, width=4, seen_frames=True))
+    states = torch.tensor([[0.0, 0, 0], [9, 4, 4], [1e3, 7, 7], [5, 5, 5]])[None, ..., None]
+    seen = torch.tensor([[[True, False, False], [False] * 3, [False] * 3]])
+    known = (states[:, 1:] < 100).expand(1, 3, 3, 1)
+    assert completion_error(hsp, states, 1, seen, known).item() == pytest.approx(18 / 7)
+    unmeasured = seen.clone()
+    unmeasured[0, 1, 0] = True  # what fills a gap is not shown as seen: the slots would stand otherwise
+    assert completion_error(hsp, states, 1, unmeasured, known).item() == pytest.approx(18 / 7)
+    assert completion_error(hsp, states.clamp(max=7), 1, seen).item() == pytest.approx(18 / 8)
+
+
+def test_times_of_loss_and_return():
+    """Of each agent by itself one of four kinds, a quarter each; times are anywhere in the window."""
+    seen = random_losses(4000, 2, 10, torch.Generator().manual_seed(1))
+    assert torch.equal(seen, random_losses(4000, 2, 10, torch.Generator().manual_seed(1)))
+    assert not torch.equal(seen[:, 0], seen[:, 1])
+    begins = torch.nn.functional.pad(seen.int(), (1, 0)).diff(dim=2).clamp_min(0).sum(2)
+    shares = {  # of two draws from 0 to 10 the smaller and the larger one: equal in 11 of 121 cases, 0 and 10 in two
+        "never": (~seen.any(2), (1 + 11 / 121 + 2 / 121 + 1 / 11) / 4),
+        "always": (seen.all(2), (11 / 121 + 2 / 121 + 1 / 11) / 4),
+        "gap": (begins == 2, 72 / 121 / 4),
+    }
+    for name, (found, share) in shares.items():
+        assert abs(found.float().mean().item() - share) < 0.02, name
+    assert begins.max() == 2
+    assert ((begins < 2) | seen[..., 0] & seen[..., -1]).all()
+    assert (seen.float().mean((0, 1)) - 0.375).abs().max() < 0.13  # more at both ends, of the losses and the gaps

@@ -80,6 +80,14 @@ def run_hsp_sa(folder, model_seed, schedule, source):
     return hsp, metrics
 
 
+def run_partly_seen(folder, model_seed, schedule, source):
+    torch.manual_seed(model_seed)
+    hsp = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, AGENTS - VISIBLE, width=8, seen_frames=True))
+    metrics = train_hsp_sa("hsp_sa", folder, hsp, source.sample, DATA, schedule, visible=VISIBLE, batch=BATCH)
+    assert set(metrics) == {"mse", "mse_absent"}
+    return hsp, metrics
+
+
 def run_hsp_sg(folder, model_seed, schedule, source):
     hsp = make_hsp(model_seed, guided=True)
     metrics = train_hsp_sg(
@@ -97,7 +105,10 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 # The loop
 
 
-@pytest.mark.parametrize(("run", "optimiser"), [(run_nri, "adam"), (run_hsp_sa, "adam"), (run_hsp_sa, "muon")])
+@pytest.mark.parametrize(
+    ("run", "optimiser"),
+    [(run_nri, "adam"), (run_hsp_sa, "adam"), (run_hsp_sa, "muon"), (run_partly_seen, "muon")],
+)
 def test_a_run_killed_twice_ends_as_one_that_never_was(run, optimiser, tmp_path):
     """Killed in step 7 right after a checkpoint, and in step 13 with the checkpoint of step 7."""
     schedule = replace(SCHEDULE, optimiser=optimiser)

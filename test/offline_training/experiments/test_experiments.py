@@ -65,7 +65,7 @@ def test_experiments_share_models(tiny_lab, tiny_options):
     run(tiny_lab, tiny_options, "table1")
     before = models(tiny_lab)
     run(tiny_lab, tiny_options, "oracle", "baselines")
-    assert [name.split("-")[0] for name in models(tiny_lab) - before] == ["oracle"]
+    assert sorted(name.split("-")[0] for name in models(tiny_lab) - before) == ["hsp_sa", "oracle"]
     (oracle,), (plain,) = results(tiny_lab, "oracle"), results(tiny_lab, "baselines")
     (table1,) = results(tiny_lab, "table1")
     for result in (oracle, table1):
@@ -74,6 +74,10 @@ def test_experiments_share_models(tiny_lab, tiny_options):
         )
     assert plain["methods"]["ridge"]["gap"]["mse"] < plain["methods"]["ridge"]["never"]["mse"]
     assert plain["methods"]["siha_paper"]["never"]["ms_a_window"] > 0
+    partly = plain["methods"]["hsp_sa_partly"]  # the other HSP-sa: one for all sets
+    assert set(partly) == set(plain["methods"]["ridge"]) and len({row["samples_seen"] for row in partly.values()}) == 1
+    last = plain["methods"]["constant_velocity"]["lost"]["ages"]
+    assert partly["lost"]["ages"][0]["mse"] < last[2]["mse"] and last[0]["mse"] < last[1]["mse"] < last[2]["mse"]
 
 
 def test_nothing_is_done_twice(tiny_lab, tiny_options, monkeypatch):
@@ -92,6 +96,7 @@ CHANGES = {
     "checks": lambda plan: {"checks": 7},
     "nri_batch": lambda plan: {"nri_batch": 7},
     "warmup": lambda plan: {"warmup_epochs": 7.0},
+    "seen_frames": lambda plan: {"hsp": replace(plan.hsp, seen_frames=True)},
     "decoder": lambda plan: {"nri": replace(plan.nri, skip_first=not plan.nri.skip_first)},
 }
 
@@ -108,6 +113,14 @@ def test_whatever_decides_a_model_tells_it_and_its_cells_from_others(change, tin
     assert keys() == before
     monkeypatch.setattr(tiny_lab, "plan", lambda setting: replace(plan, **CHANGES[change](plan)))
     assert all(now != then for now, then in zip(keys(), before, strict=True))
+
+
+def test_options_that_came_later_leave_the_names_of_models_alone(tiny_lab, tiny_options):
+    setting = tiny_options.setting("springs", 1)
+    assert "seen_frames" not in tiny_lab.key(setting)["plan"]["hsp"]
+    partly = tiny_lab.hsp_sa_partly(setting)
+    options = json.loads((tiny_lab.store.folder / "models" / partly.key / "options.json").read_text())
+    assert options["plan"]["hsp"]["seen_frames"] and partly.key != tiny_lab.hsp_sa(setting).key
 
 
 def test_strengths_of_the_attention(own_lab, tiny_options):

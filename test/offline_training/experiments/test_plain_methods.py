@@ -93,3 +93,13 @@ def test_sets_and_the_alignment_of_those_never_seen():
     rows = solve(problem, plain_methods(problem.step))
     assert set(rows) == {"last_value", "constant_velocity", "linear_interpolation", "ridge", "pca"}
     assert all(row[which]["train_seconds"] >= 0 for row in rows.values() for which in sets)
+
+
+def test_errors_by_the_time_since_a_loss():
+    """Off by the root of the frames since the loss, of a tenth of a window each: 1; 2 and 3; 4 to 9."""
+    truth = np.random.default_rng(0).normal(size=(4, 4, 10, 2))
+    problem, sets = Problem(truth, truth, truth, 2, False, 0.1), hidden_sets(10)
+    found = errors(truth[:, 2:] + np.sqrt(np.arange(10))[:, None], problem, sets["early"])
+    assert found["mse"] == found["mse_median"] == pytest.approx(5)
+    assert [bin["mse"] for bin in found["ages"]] == pytest.approx([1, 2.5, 6.5])
+    assert all("ages" not in errors(truth[:, 2:], problem, sets[which]) for which in ("never", "gap"))
