@@ -101,8 +101,9 @@ def measure(name: str, precision: str, seconds: float, device: str, profile: Pat
         torch.cuda.reset_peak_memory_stats(device)
     at_start = memory_mb(device)
     step = Step(case, precision, device)
-    flops = step.flops() / case.batch
     parts, processor = step.timed(seconds)
+    peak = memory_mb(device)
+    flops = step.flops() / case.batch  # counting holds on to tensors: the peak is that of steps before
     speed = 1e3 * case.batch / sum(parts.values())
     # by processor time where it is the processor that computes: other work on the machine then changes little
     share = flops * speed / rates[0] if step.device.type == "cuda" else flops * case.batch / processor / rates[1]
@@ -112,7 +113,7 @@ def measure(name: str, precision: str, seconds: float, device: str, profile: Pat
         "samples_per_second": speed,
         "samples_per_processor_second": case.batch / processor,
         "ms": parts,
-        "peak_memory_mb": memory_mb(device),
+        "peak_memory_mb": peak,
         "memory_at_start_mb": at_start,
         "gflop_per_sample": flops / 1e9,
         "matrix_gflops": rates[0] / 1e9,
