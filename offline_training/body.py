@@ -21,7 +21,7 @@ from offline_training.datasets.body import FRAMES, TEST, Walk, walks
 from offline_training.datasets.body_states import BodyWindows, gather
 from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.experiments.body_linear import evaluate
-from offline_training.stages.calibration import calibrated_table
+from offline_training.stages.calibration import AGES, TABLE_SECONDS, calibrated_table, part_tables, unseen_table
 from offline_training.stages.limb_predictors import (
     Limb,
     measure_gain,
@@ -45,8 +45,6 @@ from siha_ros.replay.losses import error_table
 
 HORIZON, FEATURES = 25, 6
 ROUNDS = 5
-AGES = (1, 2, 3, 4, 5, 6, 9, 12, 15, 18, 24, 30, 36, 45, 54, 60, 66, 72, 78, 84, 90)  # frames since a loss
-TABLE_SECONDS = (0.017, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5)
 SHARE_SECONDS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 3.0)  # the last one: nothing was ever seen of the limb
 
 FloatArray = NDArray[np.float64]
@@ -89,6 +87,7 @@ def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed:
     share = measure_share(fit, checks, added)
     errors = measure_errors(fit, checks, added, share) | fallback_errors(fit)
     errors |= forecast_errors(fit, networks, unit)
+    errors |= part_tables(fit.path, carries(fit), fit.names, fit.limbs, fit.validation, fit.dt)
     rows = stage_rows(work)
     plot_curves(work)
     test = walks(trials, TEST)
@@ -285,8 +284,8 @@ def best_share(left: FloatArray, new: FloatArray) -> float:
 def measure_errors(
     fit: LinearFit, checks: dict[str, list[Completion]], added: dict[str, list[FloatArray]], share: Tensor
 ) -> dict[str, ErrorTable]:
-    """Error tables of walks that nothing was fitted to: of each joint by time since its loss (NAME), never seen
-    (NAME_unseen), with another limb hidden too (NAME_two).
+    """Error tables of walks that nothing was fitted to, of each joint of a limb that hides as a whole: by time since
+    its loss (NAME), never seen (NAME_unseen), with another limb hidden too (NAME_two).
 
     Of limbs the training walks count beside the validation walks: out of fold, and without the networks, which know
     them. Three trials alone say too little of the next one.
@@ -305,19 +304,13 @@ def measure_errors(
         for row, joint in enumerate(fit.limbs[limb]):
             name = fit.names[joint]
             tables[name] = calibrated_table(seconds, left[:, row], trials, TABLE_SECONDS)
-            tables[f"{name}_{UNSEEN}"] = _unseen_table([*whole, *fit.completions[limb]], row, step=12)
-    for joint in fit.path.template.core:
-        name = fit.names[joint]
-        alone = [complete_walk(walk, fit.path, np.array([joint])) for walk in fit.validation]
-        seconds, left, trials = after_losses(fit, alone, CORE, episodes(alone, AGES, 6, fit.dt))
-        tables[name] = calibrated_table(seconds, left[:, 0], trials, TABLE_SECONDS)
-        tables[f"{name}_{UNSEEN}"] = _unseen_table(alone, 0, step=12)
+            tables[f"{name}_{UNSEEN}"] = unseen_table([*whole, *fit.completions[limb]], row, step=12)
     for pair in combinations(fit.limbs, 2):
         both = np.concatenate([fit.limbs[limb] for limb in pair])
         together = [complete_walk(walk, fit.path, both, step=12) for walk in fit.validation]
         for row, joint in enumerate(both):
             name = f"{fit.names[joint]}_{TWO}"
-            table = _unseen_table(together, row, step=1)
+            table = unseen_table(together, row, step=1)
             if name not in tables or table.radius[0] > tables[name].radius[0]:
                 tables[name] = table
     return tables
@@ -379,13 +372,6 @@ def _newest(arrays: list[FloatArray], lost: Episodes) -> FloatArray:
 
 def _trials(completions: list[Completion]) -> NDArray:
     return np.array([done.trial for done in completions])
-
-
-def _unseen_table(completions: list[Completion], row: int, step: int) -> ErrorTable:
-    """Of one hidden joint in all frames of every so many windows: a table of one time."""
-    errors = [done.errors[::step, row].reshape(-1, 3).astype(np.float64) for done in completions]
-    trials = np.repeat(_trials(completions), [len(part) for part in errors])
-    return calibrated_table(np.full(len(trials), TABLE_SECONDS[0]), np.concatenate(errors), trials, TABLE_SECONDS[:1])
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -35,19 +35,33 @@ from siha_ros.window.types import Estimate, Forecast, Status, Window
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+Joints = TypeVar("Joints", list[str], NDArray[Any])
 
 MOST_LIMBS = 2  # limbs that may be hidden at once
 EVIDENCE_SECONDS = 0.05  # spacing of the moments that the carry remembers
 MEMORY_SECONDS = 1.5  # how far back before a loss it remembers
 FALLBACK_SECONDS = 1e12  # for ever: at constant velocity a foot would be off by a metre after a second
 FEWEST_MOMENTS = 5  # remembered, to tell how large errors of the linear path are for this body
-LEAST_MULTIPLE = 0.25  # of the usual deviation, where only a part of a limb hides
+LEAST_MULTIPLE = 0.25  # of the usual deviation, where less hides than what that was measured of
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
 FALLBACK = "fallback"  # error table of what the bundle was not made for, and start of the name of two more
 TWO = "two"  # and when a second limb is hidden too
+HALF, ALONE = "half", "alone"  # and when only half a limb hides, or of a limb just this joint
 CORE = "core"  # name of the carry of the joints that belong to no limb
 SHARE = "share"  # array of how much of the predictors' refinement is used, by time since loss
+
+
+def halves(joints: Joints) -> tuple[Joints, Joints]:
+    """The half of a limb that is near the core, and the far one, which has one joint more of an odd number."""
+    return joints[: len(joints) // 2], joints[len(joints) // 2 :]
+
+
+def unlike(errors: FloatArray, usual: FloatArray) -> FloatArray:
+    """How large errors ``[..., n, J, 3]`` (m, NaN: not known) of the linear path are at n moments, as a multiple of
+    usual half-widths ``[J]`` (m)."""
+    multiple: FloatArray = np.nanquantile(np.abs(errors) / usual[:, None], 0.6827, axis=(-3, -2, -1))
+    return multiple
 
 
 class OverLinearPath:
@@ -123,8 +137,6 @@ class BodyEstimator:
         self.groups = self.limbs | {self.names[joint]: np.array([joint]) for joint in self.core}
         carries = {name: ResidualCarry.from_tensor(tensor) for name, tensor in bundle.arrays["carry"].items()}
         self.carries = {group: carries.get(group, carries[CORE]) for group in self.groups}
-        unseen = (config.errors[f"{name}_{UNSEEN}"].half_width[0] for name in self.names)
-        self.usual = np.maximum(np.fromiter(unseen, float), 1e-4)  # m, per axis, of the linear path by itself
         ahead = config.dt * np.arange(1, config.horizon + 1)  # s; deviations of forecasts [2, A, H], [2, 1, H] (m)
         self.ahead = np.stack([config.errors[f"{name}_{FORECAST}"].at(ahead) for name in self.names], axis=1)
         self.ahead_fallback = np.stack([config.errors[f"{FALLBACK}_{FORECAST}"].at(ahead)], axis=1)
@@ -185,7 +197,7 @@ class BodyEstimator:
             graph,
             rounds,
             change,
-            self._deviations(since, observed) * self._unlike(known, throughout)[:, None],
+            self._deviations(since, observed, throughout) * self._unlike(known, throughout)[:, None],
             _Memory(float(window.times[-1]), known),
             began,
         )
@@ -321,21 +333,40 @@ class BodyEstimator:
         """``[A]``: how large the linear path's errors of the joints that are now hidden were while they were seen, as a
         multiple of those of the bundle's own data; 1 where that is not known.
 
-        They are larger for a body unlike those of training, smaller where only a part of a limb hides. For a whole limb
-        it is 1 at least, as tables are of trials that differ too.
+        They are larger for a body unlike those of training, smaller where less hides than what the tables were measured
+        of. Where just that hides it is 1 at least, as tables are of trials that differ too.
         """
         multiple = np.ones(len(throughout))
+        names, exact = self._measured_as(throughout)
         for group, joints in self.groups.items():
             gone = ~throughout[joints]
             if group not in known or not gone.any():
                 continue
             usable = (known[group].visible == throughout[joints]).all(1)
-            errors = np.abs(known[group].errors[usable][:, gone]) / self.usual[joints[gone], None]
-            seen = np.isfinite(errors).all(-1)
-            if seen.any(1).sum() >= FEWEST_MOMENTS:
-                least = 1.0 if gone.all() else LEAST_MULTIPLE
-                multiple[joints] = max(least, float(np.quantile(errors[seen], 0.6827)))
+            errors = known[group].errors[usable][:, gone]
+            if np.isfinite(errors[..., 0]).any(1).sum() >= FEWEST_MOMENTS:
+                tables = (self.bundle.config.errors[f"{names[joint]}_{UNSEEN}"] for joint in joints[gone])
+                usual = np.maximum([table.half_width[0] for table in tables], 1e-4)
+                least = 1.0 if exact[joints].all() else LEAST_MULTIPLE
+                multiple[joints] = max(least, float(unlike(errors, usual)))
         return multiple
+
+    def _measured_as(self, throughout: BoolArray) -> tuple[list[str], BoolArray]:
+        """Of each joint the name of its tables, which are of the smallest measured set that holds all that hides of
+        its limb; and whether just that set hides ``[A]``. A bundle without tables of parts of limbs has those of
+        whole ones."""
+        names, exact = list(self.names), np.ones(len(throughout), bool)
+        for joints in self.limbs.values():
+            gone = ~throughout[joints]
+            parts = [part for part in halves(gone) if part.any()]
+            end = ALONE if gone.sum() == 1 else HALF if len(parts) == 1 else ""
+            if end and all(f"{self.names[joint]}_{end}" in self.bundle.config.errors for joint in joints[gone]):
+                for joint in joints[gone]:
+                    names[joint] += f"_{end}"
+                exact[joints] = end == ALONE or parts[0].all()
+            else:
+                exact[joints] = gone.all()
+        return names, exact
 
     # refinement and forecast
 
@@ -451,18 +482,19 @@ class BodyEstimator:
         estimate.forecast.covariance = np.square(later[0])[..., None, None] * eye
         estimate.forecast.position_95 = later[1]
 
-    def _deviations(self, since: FloatArray, observed: BoolArray) -> FloatArray:
+    def _deviations(self, since: FloatArray, observed: BoolArray, throughout: BoolArray) -> FloatArray:
         """68 % half-width per axis and 95 % radius (m) ``[2, A, T]`` by time since each joint was seen ``[A, T]`` (s;
         infinite: never).
         """
         errors = self.bundle.config.errors
         width, radius = np.empty_like(since), np.empty_like(since)
         gone = [limb for limb, joints in self.limbs.items() if not observed[joints].all()]
-        for row, name in enumerate(self.names):
-            unseen = errors[f"{name}_{UNSEEN}"]
-            width[row], radius[row] = (unseen if np.isinf(since[row]).all() else errors[name]).at(since[row])
+        measured_as, _ = self._measured_as(throughout)
+        for row, (name, measured) in enumerate(zip(self.names, measured_as, strict=True)):
+            never = np.isinf(since[row]).all()
+            width[row], radius[row] = errors[f"{measured}_{UNSEEN}" if never else measured].at(since[row])
             if len(gone) > 1 and f"{name}_{TWO}" in errors:  # less is left to tell from: as much worse as was measured
-                two = errors[f"{name}_{TWO}"]
+                two, unseen = errors[f"{name}_{TWO}"], errors[f"{name}_{UNSEEN}"]
                 width[row] *= max(1.0, two.half_width[0] / unseen.half_width[0])
                 radius[row] *= max(1.0, two.radius[0] / unseen.radius[0])
         return np.stack([width, radius])

@@ -15,6 +15,7 @@ from typing import Any
 
 from siha_ros.arguments import duration, factor, positive, seed
 from siha_ros.cli_bench import bench_options
+from siha_ros.cli_calibrate import calibrate_options
 from siha_ros.cli_data import data_options
 from siha_ros.cli_reproduce import reproduce_options
 from siha_ros.cli_train_config import config_options, with_config
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _train_options(commands)
+    calibrate_options(commands)
     data_options(commands)
     _evaluate_options(commands)
     _replay_options(commands)

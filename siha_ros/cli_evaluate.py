@@ -14,7 +14,7 @@ import numpy as np
 
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
 from siha_ros.body_baselines import ridge_estimators
-from siha_ros.body_estimator import BodyEstimator
+from siha_ros.body_estimator import BodyEstimator, halves
 from siha_ros.dynamics_roll import DynamicsRoll
 from siha_ros.estimator import Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig
@@ -170,8 +170,11 @@ def hidden_sets(config: BundleConfig, hide: str | None) -> dict[str, list[str]]:
     if hide in (None, LIMBS):
         return limbs
     if hide == HALVES:
-        near = {f"{limb}_near": joints[: len(joints) // 2] for limb, joints in limbs.items()}
-        return near | {f"{limb}_far": joints[len(joints) // 2 :] for limb, joints in limbs.items()}
+        return {
+            f"{limb}_{end}": part
+            for limb, joints in limbs.items()
+            for end, part in zip(("near", "far"), halves(joints), strict=True)
+        }
     if hide == JOINTS:
         return {joint: [joint] for joint in config.agent_names}
     assert hide is not None

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from siha_ros.body_baselines import ridge_estimators
-from siha_ros.body_estimator import BodyEstimator
+from siha_ros.body_estimator import BodyEstimator, halves, unlike
 from siha_ros.bundle_info import describe
 from siha_ros.estimator import load_estimator
 from siha_ros.model.body_frame import BodyFrame, BodyTemplate
@@ -32,6 +32,7 @@ from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.ridge import fit_limb_ridge
+from siha_ros.resources import bundle_path
 from siha_ros.window.types import Status, Window
 
 NAMES = ["pelvis", "chest", "head", "lelbow", "lhand", "relbow", "rhand", "lfoot", "neck"]
@@ -397,6 +398,47 @@ def test_a_part_of_a_limb_is_known_better_than_the_whole(estimator):
     assert usable.sum() >= 5 and multiple < 1
     expected = max(0.25, multiple) * whole.position_95[hand, -1]
     assert part.position_95[hand, -1] == pytest.approx(expected)
+
+
+def test_a_joint_that_hides_alone_has_tables_of_its_own(bundle):
+    alone, usual = ErrorTable([0.05, 1.0], [0.03, 0.07], [0.08, 0.2]), ErrorTable([0.05], [1e-4], [0.004])
+    errors = bundle.config.errors | {"lhand_alone": alone, "lhand_alone_unseen": usual}
+    own = BodyEstimator(replace(bundle, config=replace(bundle.config, errors=errors)), torch.device("cpu"))
+    hand, given = NAMES.index("lhand"), window(walk(60, 109), 40, lost_at=38, lost=("lhand",))
+    estimate = own.estimate(given)
+    remembered = estimate.internal.groups["left_arm"]
+    told = remembered.errors[(remembered.visible == [True, False]).all(1), 1]
+    multiple = max(1.0, float(np.nanquantile(np.abs(told), 0.6827)) / 1e-4)
+    assert estimate.position_95[hand, -1] == pytest.approx(multiple * np.interp(2 * DT, [0.05, 1], [0.08, 0.2]))
+    half_width = np.sqrt(estimate.covariance[hand, -1, 0, 0])
+    assert half_width == pytest.approx(multiple * np.interp(2 * DT, [0.05, 1], [0.03, 0.07]))
+    never = own.estimate(window(walk(60, 109), 40, lost_at=-1, lost=("lhand",)))
+    assert never.position_95[hand, -1] == pytest.approx(0.004)
+    both = [each.estimate(window(walk(60, 109), 40, lost_at=38)) for each in (own, BodyEstimator(bundle, own.device))]
+    assert both[0].position_95[hand, -1] == both[1].position_95[hand, -1]  # a whole arm: tables of whole arms
+
+
+def test_of_parts_of_a_limb_the_smallest_set_that_was_measured_is_told():
+    estimator = load_estimator(bundle_path("body"), "cpu")
+    names = estimator.names
+    near, far = halves(estimator.bundle.config.limbs["left_arm"])
+    assert (list(near), far[-1]) == (["lclavicle", "lhumerus", "lradius"], "lthumb")
+
+    def measured(*lost):
+        found, exact = estimator._measured_as(~np.isin(names, lost))
+        rows = [names.index(name) for name in lost]
+        return {found[row][len(names[row]) :] for row in rows}, {bool(exact[row]) for row in rows}
+
+    assert measured(*near) == ({"_half"}, {True}) and measured(*far) == ({"_half"}, {True})
+    assert measured("lhand", "lthumb") == ({"_half"}, {False})  # less than the half that was measured
+    assert measured("lhand") == ({"_alone"}, {True})
+    assert measured("lradius", "lwrist") == ({""}, {False})  # of both halves
+    assert measured(*near, *far) == ({""}, {True}) and measured("head") == ({""}, {True})
+
+
+def test_how_unlike_errors_are_is_their_quantile_over_what_is_usual():
+    errors = np.array([[[0.01, 0.02, np.nan], [-0.03, 0.04, 0.05]]])  # 1, 2, 3/2, 4/2, 5/2 times the usual
+    assert unlike(errors, np.array([0.01, 0.02])) == pytest.approx(np.quantile([1, 2, 1.5, 2, 2.5], 0.6827))
 
 
 def test_deviations_grow_when_a_second_limb_is_hidden(estimator):

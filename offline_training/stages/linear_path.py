@@ -212,37 +212,47 @@ class Episodes:
         return np.einsum("en,enhp->ehp", weights[:, 0], self.errors)
 
 
-def episodes(completions: Sequence[Completion], since: Sequence[int], every: int, dt: float) -> Episodes:
+def episodes(
+    completions: Sequence[Completion],
+    since: Sequence[int],
+    every: int,
+    dt: float,
+    reach: int = EVIDENCE_FRAMES,
+    step: int = 1,
+) -> Episodes:
     """Losses every few frames of each walk, looked at `since` frames later in the newest frame of a window.
 
-    The evidence of a frame is the error that the newest window holding that frame tells, as at run time.
+    The evidence of a frame, down to `reach` frames before the loss, is the error that the newest window holding that
+    frame tells, as at run time. step: of the windows that were completed, of which `every` is a multiple.
     """
-    back = np.arange(0, EVIDENCE_FRAMES + 1, EVIDENCE_STEP)[::-1]
+    back = np.arange(0, reach + 1, EVIDENCE_STEP)[::-1]
     parts: list[tuple] = []
     for number, done in enumerate(completions):
         count = len(done.errors)
         for age in since:
-            lost = np.arange(EVIDENCE_FRAMES - FRAMES + 1, count - age, every)
-            if not len(lost):
+            first = max(reach - FRAMES + 1, 0) + age
+            newest = np.arange(-(-first // step) * step, step * (count - 1) + 1, every)
+            if not len(newest):
                 continue
+            lost, wanted = newest - age, newest // step
             seen = lost[:, None] - back  # window whose newest frame this evidence is; down to 1 - FRAMES
-            window = np.minimum(lost[:, None] + age, seen + FRAMES - 1)
-            frame = FRAMES - 1 - (window - seen)
+            window = np.minimum(newest[:, None], seen + FRAMES - 1) // step
+            frame = FRAMES - 1 - (step * window - seen)
             parts.append(
                 (
                     np.full(len(lost), number),
-                    lost + age,
+                    wanted,
                     np.full(len(lost), age),
                     done.poses[window, frame],
                     done.errors[window, :, frame],
-                    done.poses[lost + age, -1],
-                    done.errors[lost + age, :, -1],
+                    done.poses[wanted, -1],
+                    done.errors[wanted, :, -1],
                 )
             )
-    walk, window, ages, poses, errors, wanted, target = (np.concatenate(column) for column in zip(*parts, strict=True))
+    walk, index, ages, poses, errors, pose, target = (np.concatenate(column) for column in zip(*parts, strict=True))
     times = np.broadcast_to(-back * dt, (len(ages), len(back)))
-    found = (array.astype(np.float64) for array in (poses, errors, wanted, target))
-    return Episodes(walk, window, ages, times, *found)
+    found = (array.astype(np.float64) for array in (poses, errors, pose, target))
+    return Episodes(walk, index, ages, times, *found)
 
 
 def fit_carry(training: Sequence[Episodes], dt: float, evaluations: int = 250) -> ResidualCarry:

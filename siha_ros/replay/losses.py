@@ -280,6 +280,7 @@ def error_table(
     errors: NDArray[np.float64],
     places: Sequence[float] = TABLE_SECONDS,
     spread: NDArray[np.float64] | None = None,
+    falling: bool = False,
 ) -> ErrorTable:
     """The table of a bundle from errors f8[n, P] (m) at times since loss f8[n] (s): 68 % half-width per axis, radius
     of 95 %.
@@ -289,7 +290,7 @@ def error_table(
 
     Each place takes the errors between the middles to its neighbours, or the nearest ones in time where those are
     fewer than LEAST_ERRORS; it is left out where even those lie beyond twice or half its time. Neither column ever
-    falls with time.
+    falls with time, unless errors that do fall are ``falling``.
     """
     if spread is not None and np.isfinite(spread).sum() >= LEAST_ERRORS:
         return _spread_table(seconds, errors, places, spread)
@@ -307,11 +308,8 @@ def error_table(
     if not rows:
         raise ValueError(f"error_table: no time has {LEAST_ERRORS} errors, run more losses")
     table = np.array(rows)
-    return ErrorTable(
-        table[:, 0].tolist(),
-        np.maximum.accumulate(table[:, 1]).round(5).tolist(),
-        np.maximum.accumulate(table[:, 2]).round(5).tolist(),
-    )
+    columns = table[:, 1:] if falling else np.maximum.accumulate(table[:, 1:])
+    return ErrorTable(table[:, 0].tolist(), *columns.T.round(5).tolist())
 
 
 def _spread_table(

@@ -7,6 +7,7 @@ import pytest
 
 from offline_training.datasets.body import FRAMES, Walk, limbs, mirror, mirror_order, mirrored_name, way_headings
 from offline_training.datasets.body_states import gather
+from offline_training.stages.calibration import part_tables
 from offline_training.stages.linear_path import (
     Completion,
     Moments,
@@ -24,6 +25,7 @@ from offline_training.stages.linear_path import (
     with_moments,
     with_penalties,
 )
+from siha_ros.body_estimator import unlike
 from siha_ros.model.frame import Scale
 
 NAMES = ["root", "chest", "head", "lhand", "rhand"]
@@ -103,6 +105,23 @@ def test_episodes_hold_what_the_windows_told():
             assert found.poses[row, place, 0] == 1000 * window + (seen - window)
 
 
+def test_episodes_of_every_third_window():
+    count, step = 60, 3
+    windows, frames = np.meshgrid(step * np.arange(count), np.arange(FRAMES), indexing="ij")
+    told = (1000 * windows + frames).astype(np.float32)
+    done = Completion("t", np.repeat(told[:, None, :, None], 3, 3), told[..., None])
+    found = episodes([done], since=(1, 2, 30), every=6, dt=1 / RATE, reach=45, step=step)
+    assert set(found.since) == {1, 2, 30} and found.errors.shape[1] == 16
+    for row, since in enumerate(found.since):
+        newest = step * found.window[row]
+        assert found.target[row, 0, 0] == 1000 * newest + FRAMES - 1
+        for place, ago in enumerate(np.arange(45, -1, -3)):
+            seen = newest - since - ago + FRAMES - 1  # the frame of the walk
+            window = step * (min(newest, seen) // step)
+            assert newest - since < window  # which ends after the loss
+            assert found.errors[row, place, 0, 0] == 1000 * window + seen - window
+
+
 def test_a_carry_removes_what_stays(fitted):
     lost = episodes(fitted[3]["hand"], (3, 30, 60), 5, 1 / RATE)
     carry = fit_carry([lost], 1 / RATE, evaluations=30)
@@ -173,3 +192,25 @@ def test_headings_follow_the_way_that_is_walked():
     np.testing.assert_allclose(headings[60:-60], angle, atol=1e-6)
     with pytest.raises(ValueError, match="stands still"):
         way_headings(np.zeros((2, 200, 3)), RATE)
+
+
+def test_tables_of_parts_hold_on_the_next_walks(fitted):
+    """A hand beside the bias of its trial is white noise of 0.1 mm and what the regression adds; what it does not add
+    is known from before the loss."""
+    walks, path, _, _ = fitted
+    carry = fit_carry([episodes(fitted[3]["hand"], (3, 30, 60), 5, 1 / RATE)], 1 / RATE, evaluations=30)
+    limbs = {"left": np.array([3]), "right": np.array([4])}
+    tables = part_tables(path, {"left": carry, "right": carry, "core": carry}, NAMES, limbs, walks, 1 / RATE)
+    kinds = {f"{hand}_{end}{more}" for hand in NAMES[3:] for end in ("half", "alone") for more in ("", "_unseen")}
+    assert set(tables) == kinds | {f"{name}{more}" for name in NAMES[:3] for more in ("", "_unseen")}
+    assert tables["lhand_half"] == tables["lhand_alone"]  # a limb of one joint
+    biases = np.abs(np.array([-0.03, 0.02, 0.01, -0.02]))  # half of them, and of the other two axes nothing
+    assert 0.002 < tables["lhand_alone_unseen"].half_width[0] < 2 * biases.max()
+    done = complete_walk(made_up_walk("next", 9, 0.025), path, HAND, 3)
+    lost = episodes([done], (3, 9, 30, 60), 6, 1 / RATE, reach=45, step=3)
+    multiple = np.maximum(1, unlike(lost.errors, np.array(tables["lhand_alone_unseen"].half_width)))
+    width, radius = np.stack(tables["lhand_alone"].at(lost.since / RATE)) * multiple
+    left = (lost.target - lost.carried(carry, 1 / RATE))[:, 0]
+    assert (np.abs(left) <= width[:, None]).mean() > 0.6
+    assert (np.linalg.norm(left, axis=-1) <= radius).mean() > 0.9
+    assert np.median(radius) < 0.025  # less than the bias that only what was seen can tell

@@ -125,6 +125,8 @@ def test_an_error_table_by_hand():
     assert np.isclose(table.half_width[0], 0.2, rtol=0.05)  # 68 % of a normal distribution lie within sigma
     assert np.isclose(table.radius[0], 0.2 * 2.4477, rtol=0.05)  # 95 % of a plane one within 2.45 sigma
     assert table.half_width[1] == table.half_width[0]  # what is known grows no better with time
+    falling = error_table(seconds, errors, (0.1, 0.4, 1.0), falling=True)
+    assert np.isclose(falling.half_width[1], 0.1, rtol=0.05) and falling.half_width[0] == table.half_width[0]
     with pytest.raises(ValueError, match="run more losses"):
         error_table(seconds[:10], errors[:10])
 

@@ -1,0 +1,29 @@
+"""``siha calibrate``: deviations of a bundle, measured anew. Imports offline_training."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def calibrate_options(commands: Any) -> None:
+    """The subcommand and its options."""
+    command = commands.add_parser(
+        "calibrate", help="measure the deviations of a bundle anew, on validation data; its networks stay as they are"
+    )
+    command.add_argument("bundle", metavar="DIR", help="folder of a bundle, or the name of a shipped one")
+    command.add_argument(
+        "--data", type=Path, default=None, help="of a body: folder with one .asf file and its .amc files"
+    )
+    command.add_argument("--out", type=Path, default=None, help="folder of the bundle (default: that one itself)")
+    command.set_defaults(run=_calibrate)
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    from offline_training.calibrate import calibrate
+    from siha_ros.resources import bundle_path
+
+    source = bundle_path(options.bundle)
+    command = f"siha calibrate {source.name}"
+    print(f"wrote {calibrate(source, options.out or source, command, data=options.data)}")
