@@ -19,7 +19,7 @@ from torch import Tensor
 from offline_training.experiments import table2
 from offline_training.experiments.cells import Cell, Options
 from offline_training.experiments.deep_methods import MISSING, available, deep_methods
-from offline_training.experiments.lab import ROUNDS, Lab, space_of
+from offline_training.experiments.lab import PARTLY, ROUNDS, Lab, space_of
 from offline_training.experiments.live import completed, springs_estimator
 from offline_training.experiments.plain_methods import FloatArray, Method, hidden_sets, hide, plain_methods
 from offline_training.experiments.report import bars, figure, table
@@ -106,12 +106,12 @@ def _springs(lab: Lab, options: Options, hidden: int) -> Cell:
         estimator = springs_estimator(modules, setting.agents, setting.seed, device_of(nri.network))
         found["siha"] = live_rows(problem, estimator, (nri, sa, sg))
         few = replace(problem, test=problem.test[:LIVE])  # the windows of the row above
-        found["hsp_sa_partly"] = partly_rows(few, lab.hsp_sa_partly(setting))
+        found["hsp_sa_partly"] = partly_rows(few, lab.hsp_sa_partly(setting), sa)
         return {"system": "springs", "hidden": hidden, "methods": found}
 
     options_of = lab.cell_key(setting) | {"fitted": FITTED, "live": LIVE, "pypots": available()}
     needs = lab.needs(setting, "nri", "hsp_sa", "hsp_sg")
-    needs |= {f"seen frames {name}": minutes for name, minutes in lab.needs(setting, "hsp_sa").items()}
+    needs |= {f"seen frames {name}": PARTLY * minutes for name, minutes in lab.needs(setting, "hsp_sa").items()}
     return Cell("baselines", setting.name, options_of, needs, run)
 
 
@@ -195,8 +195,9 @@ def network_row(
 
 
 @torch.inference_mode()
-def partly_rows(problem: Problem, model: Trained[HiddenStatePredictor]) -> dict[str, Any]:
-    """The same of a network that is shown the frames in which agents are seen, for each set."""
+def partly_rows(problem: Problem, model: Trained[HiddenStatePredictor], *first: Trained[Any]) -> dict[str, Any]:
+    """The same of a network that is shown the frames in which agents are seen, for each set. first: what it was trained
+    from."""
     device, hidden, rows = device_of(model.network), problem.hidden, {}
     for which, seen in hidden_sets(problem.test.shape[2]).items():
         shown = torch.from_numpy(hide(problem.test, hidden, seen)).float()
@@ -207,7 +208,7 @@ def partly_rows(problem: Problem, model: Trained[HiddenStatePredictor]) -> dict[
             found.append(model.network.complete(part[:, :-hidden], part[:, -hidden:], own).cpu())
         milliseconds = 1e3 * (perf_counter() - began) / len(shown)
         figures = errors(torch.cat(found).double().numpy(), problem, seen)
-        rows[which] = {**figures, **cost([model]), "ms_a_window": milliseconds}
+        rows[which] = {**figures, **cost([model, *first]), "ms_a_window": milliseconds}
     return rows
 
 

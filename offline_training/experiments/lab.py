@@ -30,6 +30,7 @@ from siha_ros.replay.evaluate import Task
 
 FRAMES, FUTURE, VISIBLE = 50, 50, 5
 ROUNDS = 5  # of the refinement at test time
+PARTLY = 0.15  # of the schedule of HSP-sa, for what goes on from its weights to agents seen in a part of the window
 UNGUIDED = (0.0, 0.0, 0.0, 0.0)  # no head of HSP-sg looks at the graph: HSP-sa, trained for as long as HSP-sg
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -226,9 +227,18 @@ class Lab:
         return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
 
     def hsp_sa_partly(self, setting: Setting) -> Trained[HiddenStatePredictor]:
-        """HSP-sa that is shown what was seen of the hidden agents, with the same schedule."""
-        plan = self.plan(setting)
-        return self.hsp_sa(setting, plan=replace(plan, hsp=replace(plan.hsp, seen_frames=True)))
+        """HSP-sa that is shown what was seen of the hidden agents, from the weights of the other."""
+        plan, sa = self.plan(setting), self.hsp_sa(setting)
+        config = replace(plan.hsp, seen_frames=True)
+
+        def train(network: HiddenStatePredictor, folder: Path) -> None:
+            data, validation, scale = self.data(setting), self.validation(setting), PARTLY * setting.scale
+            hidden, seed = setting.hidden, setting.seed
+            fit_hsp_sa("hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=scale, seed=seed)
+
+        options = self.key(setting) | {"share": PARTLY, "from": sa.key}
+        make = seeded(setting.seed + 2, lambda: warmed(HiddenStatePredictor(config), sa.network))
+        return self.store.model("hsp_sa_partly", options, make, train)
 
     def hsp_sg(self, setting: Setting, alphas: Sequence[float] = PAPER_ALPHAS) -> Trained[HiddenStatePredictor]:
         """HSP-sg under NRI's graphs, from the weights of HSP-sa. alphas: UNGUIDED for the control of what its longer

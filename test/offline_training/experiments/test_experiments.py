@@ -65,7 +65,7 @@ def test_experiments_share_models(tiny_lab, tiny_options):
     run(tiny_lab, tiny_options, "table1")
     before = models(tiny_lab)
     run(tiny_lab, tiny_options, "oracle", "baselines")
-    assert sorted(name.split("-")[0] for name in models(tiny_lab) - before) == ["hsp_sa", "oracle"]
+    assert sorted(name.split("-")[0] for name in models(tiny_lab) - before) == ["hsp_sa_partly", "oracle"]
     (oracle,), (plain,) = results(tiny_lab, "oracle"), results(tiny_lab, "baselines")
     (table1,) = results(tiny_lab, "table1")
     for result in (oracle, table1):
@@ -120,7 +120,7 @@ def test_options_that_came_later_leave_the_names_of_models_alone(tiny_lab, tiny_
     assert "seen_frames" not in tiny_lab.key(setting)["plan"]["hsp"]
     partly = tiny_lab.hsp_sa_partly(setting)
     options = json.loads((tiny_lab.store.folder / "models" / partly.key / "options.json").read_text())
-    assert options["plan"]["hsp"]["seen_frames"] and partly.key != tiny_lab.hsp_sa(setting).key
+    assert options["from"] == tiny_lab.hsp_sa(setting).key and partly.network.config.seen_frames
 
 
 def test_strengths_of_the_attention(own_lab, tiny_options):
