@@ -12,7 +12,7 @@ from typing import Any
 from offline_training.datasets.benchmarks import SYSTEMS
 from offline_training.experiments.lab import Setting
 
-# Of the schedules at scale 1: most for the settings in which most is to be won. All together then take about ten hours
+# Of the schedules at scale 1: most for the settings in which most is to be won. All together then take about nine hours
 # of two cores.
 SHARES = {
     "springs": {1: 1.2, 2: 1.2, 3: 0.6, 4: 0.3, 5: 0.3},
