@@ -21,6 +21,7 @@ from siha_ros.window.sliding_window import SlidingWindow
 Reader = Callable[[Any, str], list[Sample]]
 INBOX = 4096  # messages that wait for the worker: seconds at any rate seen
 MOST_SAID = 64  # kinds of trouble: a stream that brings another frame or group with every message fills no log
+OUTNUMBERED = 10  # times as many messages in another frame: that of the first message was wrong
 
 
 def no_transform(target: str, source: str, stamp: float) -> Transform:
@@ -105,6 +106,7 @@ class Intake:
         self.lookup: Lookup = no_transform
         self.feeds: dict[str, Feed] = {}
         self.frame_id = parameters.frame_id
+        self._in_frame, self._elsewhere = 0, Counter[str]()  # samples, by frame where they cannot be moved
         self.received = 0
         self.dropped: Counter[str] = Counter()
 
@@ -191,9 +193,26 @@ class Intake:
                 if not str(error):  # TF has only just been asked for
                     self.dropped["other frame"] += 1
                     return
-                expected = f"its frame is {frame_id!r:.60}, expected {self.frame_id!r}: {error}"
-                return self._drop("other frame", expected, frame_id)
+                if not self._outnumbered(frame_id):
+                    expected = f"its frame is {frame_id!r:.60}, expected {self.frame_id!r:.60}: {error}"
+                    return self._drop("other frame", expected, frame_id)
+        self._in_frame += 1
         feed.take(sample, stamp, arrival)
+
+    def _outnumbered(self, frame_id: str) -> bool:
+        """Count a sample that cannot be moved from ``frame_id``. Where no parameter says the frame, it is the first
+        sample's; where so many more come in another that the first one named a wrong one, it is theirs from now on."""
+        if self._parameters.frame_id or (len(self._elsewhere) == MOST_SAID and frame_id not in self._elsewhere):
+            return False
+        self._elsewhere[frame_id] += 1
+        if self._elsewhere[frame_id] < OUTNUMBERED * self._in_frame:
+            return False
+        for feed in self.feeds.values():
+            feed.window.reset(f"frame {frame_id!r:.60} in place of {self.frame_id!r:.60}, which few messages name")
+            feed.frame_id = frame_id
+        self.frame_id, self._in_frame = frame_id, self._elsewhere[frame_id]
+        self._elsewhere.clear()
+        return True
 
     def _feed(self, said: str) -> Feed | None:
         """The feed of the group that a sample says it is of, made where it is new; None where it is not wanted."""

@@ -123,7 +123,7 @@ class Parameters:
     frame_id: str = _parameter(
         "",
         "Frame of all outputs. What comes in another frame is moved there by TF where tf2_ros is"
-        " installed, else dropped. Empty: the frame of the first message.",
+        " installed, else dropped. Empty: the frame of the first message, or one that ten times as many name.",
     )
     stamp_source: str = _parameter(
         "header",

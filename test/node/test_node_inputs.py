@@ -311,6 +311,22 @@ def test_other_frames_and_groups_are_dropped_counted_and_said_once():
     assert body.feed.name == "ann" and body.intake.dropped == {"other group": 1}
 
 
+def test_a_first_message_of_a_wrong_frame_keeps_the_others_out_for_ten_messages_only():
+    case = Case()
+    case.send(pose_stamped(frame="mop", x=7.0))
+    for _ in range(9):
+        case.send(pose_stamped(frame="map"))
+    assert case.feed.frame_id == "mop" and case.intake.dropped == {"other frame": 9}
+    case.send(pose_stamped(frame="map", x=2.0))
+    assert case.feed.frame_id == case.intake.frame_id == "map" and case.intake.dropped == {"other frame": 9}
+    assert case.window.resets == 1 and case.window._rings.latest[0, :2] == pytest.approx([2.0, 2.0])
+    assert case.window.last_reset == "frame 'map' in place of 'mop', which few messages name"
+    for _ in range(60):  # two robots in frames of their own: the first one's stays
+        case.send(pose_stamped(frame="map"))
+        case.send(pose_stamped(frame="odom"), "r2")
+    assert case.feed.frame_id == "map" and case.intake.dropped == {"other frame": 69} and case.window.resets == 1
+
+
 def test_unit_axes_and_frame_of_the_stream_become_those_of_the_outputs():
     case = Case(frame_id="map", **{"input.scale": 0.001, "input.up_axis": "y"})
 
