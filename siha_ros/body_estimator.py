@@ -43,6 +43,7 @@ MEMORY_SECONDS = 1.5  # how far back before a loss it remembers
 FALLBACK_SECONDS = 1e12  # for ever: at constant velocity a foot would be off by a metre after a second
 FEWEST_MOMENTS = 5  # remembered, to tell how large errors of the linear path are for this body
 LEAST_MULTIPLE = 0.25  # of the usual deviation, where less hides than what that was measured of
+FORGOTTEN_SECONDS = MEMORY_SECONDS - FEWEST_MOMENTS * EVIDENCE_SECONDS  # after the loss of a part of a limb
 SETTLED = 0.02  # change of the graph below which the refinement stops
 UNSEEN = "unseen"  # end of the name of a joint's error table when nothing was ever seen of it
 FALLBACK = "fallback"  # error table of what the bundle was not made for, and start of the name of two more
@@ -493,6 +494,9 @@ class BodyEstimator:
         for row, (name, measured) in enumerate(zip(self.names, measured_as, strict=True)):
             never = np.isinf(since[row]).all()
             width[row], radius[row] = errors[f"{measured}_{UNSEEN}" if never else measured].at(since[row])
+            if measured != name:  # what is seen of the limb pushes what was seen of the rest out of the memory
+                forgotten = since[row] > FORGOTTEN_SECONDS
+                width[row, forgotten], radius[row, forgotten] = errors[f"{measured}_{UNSEEN}"].at(since[row, forgotten])
             if len(gone) > 1 and f"{name}_{TWO}" in errors:  # less is left to tell from: as much worse as was measured
                 two, unseen = errors[f"{name}_{TWO}"], errors[f"{name}_{UNSEEN}"]
                 width[row] *= max(1.0, two.half_width[0] / unseen.half_width[0])

@@ -414,6 +414,8 @@ def test_a_joint_that_hides_alone_has_tables_of_its_own(bundle):
     assert half_width == pytest.approx(multiple * np.interp(2 * DT, [0.05, 1], [0.03, 0.07]))
     never = own.estimate(window(walk(60, 109), 40, lost_at=-1, lost=("lhand",)))
     assert never.position_95[hand, -1] == pytest.approx(0.004)
+    forgotten = own.estimate(window(walk(90, 109), 85, lost_at=45, lost=("lhand",)))  # 1.33 s after the loss
+    assert forgotten.position_95[hand, -1] == pytest.approx(0.004)
     both = [each.estimate(window(walk(60, 109), 40, lost_at=38)) for each in (own, BodyEstimator(bundle, own.device))]
     assert both[0].position_95[hand, -1] == both[1].position_95[hand, -1]  # a whole arm: tables of whole arms
 
