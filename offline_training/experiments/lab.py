@@ -30,7 +30,7 @@ from siha_ros.replay.evaluate import Task
 
 FRAMES, FUTURE, VISIBLE = 50, 50, 5
 ROUNDS = 5  # of the refinement at test time
-PARTLY = 0.15  # of the schedule of HSP-sa, for what goes on from its weights to agents seen in a part of the window
+PARTLY = 0.1  # of the schedule of HSP-sa, for what goes on from its weights to agents seen in a part of the window
 UNGUIDED = (0.0, 0.0, 0.0, 0.0)  # no head of HSP-sg looks at the graph: HSP-sa, trained for as long as HSP-sg
 
 Network = TypeVar("Network", bound=nn.Module)
