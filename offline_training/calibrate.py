@@ -8,25 +8,48 @@ import numpy as np
 
 from offline_training.datasets.body import VALIDATION, walks
 from offline_training.datasets.cmu_mocap import load_subject
+from offline_training.springs import live_losses, unseen_forecasts
 from offline_training.stages.calibration import part_tables
 from offline_training.stages.logs import revision
+from siha_ros.estimator import load_estimator
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, ErrorTable, load_bundle, save_bundle
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI
+from siha_ros.replay.losses import forecast_tables
+
+LOSSES, RATE = 140, 0.5  # of a team; estimates a second: forecasts for 5 s overlap, other losses tell more
+WINDOWS = 200  # of the set "fresh"
 
 
-def calibrate(source: Path, out: Path, command: str, *, data: Path | None) -> Path:
-    """Write the bundle ``out``: that of ``source`` with other deviations. data: motion capture, for a body. command:
-    that the bundle names. Raises ValueError, in one line, for what there are no validation data of."""
+def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None, seed: int) -> Path:
+    """Write the bundle ``out``: that of ``source`` with other deviations. data: motion capture, for a body. losses: or
+    windows, for a team. Raises ValueError, in one line, for what there are no validation data of."""
     bundle = load_bundle(source)
-    if not bundle.config.identified:
-        raise ValueError(f"{source}: no validation data for the system {bundle.config.system!r}")
-    bundle.config.errors |= body_tables(bundle, data)
-    bundle.config.metrics["deviations"] = {"command": command, "revision": revision()}
+    config, command = bundle.config, f"siha calibrate {source.name}"
+    if config.identified:
+        config.errors |= body_tables(bundle, data)
+        command += " --data FOLDER"
+    elif config.system == "springs":
+        count = losses or (LOSSES if config.frame == "team" else WINDOWS)
+        config.errors |= team_tables(source, count, seed)
+        command += f" --losses {count} --seed {seed}"
+    else:
+        raise ValueError(f"{source}: no validation data for the system {config.system!r}")
+    config.metrics["deviations"] = {"command": command, "revision": revision()}
     networks = {name: part for name, part in bundle.networks.items() if isinstance(part, NRI | HiddenStatePredictor)}
-    save_bundle(out, bundle.config, networks, bundle.arrays)
+    save_bundle(out, config, networks, bundle.arrays)
     return out
+
+
+def team_tables(source: Path, count: int, seed: int) -> dict[str, ErrorTable]:
+    """Of forecasts, by the number of lost robots; of the set "fresh" where they were never seen."""
+    estimator = load_estimator(source, "cpu")
+    if estimator.bundle.config.frame != "team":
+        return unseen_forecasts(estimator, count, seed)
+    losses = live_losses(estimator, count, RATE, seed)
+    trace = losses.traces["siha"]
+    return forecast_tables(losses.forecasts, np.array([trace.width, trace.radius]))
 
 
 def body_tables(bundle: Bundle, data: Path | None) -> dict[str, ErrorTable]:

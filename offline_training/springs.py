@@ -6,8 +6,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from offline_training.datasets.losses import team_losses
-from offline_training.datasets.simulated import APART, FRAMES, HORIZON, SPRINGS_SCALE, springs_windows
+from offline_training.datasets.simulated import (
+    APART,
+    FRAMES,
+    HORIZON,
+    SPRINGS_SCALE,
+    springs_recording,
+    springs_windows,
+)
 from offline_training.stages.logs import claim, plot_curves
 from offline_training.systems.springs import FRAME_DT
 from offline_training.team import (
@@ -24,11 +33,13 @@ from offline_training.team import (
     validation_metrics,
     window_errors,
 )
-from siha_ros.estimator import load_estimator
+from siha_ros.estimator import Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
-from siha_ros.replay.losses import error_tables, never_seen_tables, run_losses
+from siha_ros.replay.evaluate import Task, estimator_answers, frames_of, true_states
+from siha_ros.replay.losses import Losses, error_tables, forecast_tables, never_seen_tables, run_losses
+from siha_ros.replay.stated import Stated
 
 AGENTS, FEATURES = 7, 4
 CHECKS = 1000  # validation windows that deviations are measured on
@@ -118,25 +129,34 @@ def finish_bundle(
         save_team(out, springs_config(out.name, kind, agents, modules, errors, metrics, training), modules, noise)
 
     save()
-    if kind == "any":  # the deviations of a live node: many losses through the estimator that the bundle makes
-        estimator = load_estimator(out, "cpu")
-        runs = chain.from_iterable(
-            team_losses(losses // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2)
-        )
-        measured = run_losses(
-            estimator.bundle.config,
-            {"siha": estimator},
-            runs,
-            rate=2.5,
-            seed=seed,
-            progress=True,
-            total=losses // 2 * 2,
-        )
-        errors |= error_tables(measured)
+    estimator = load_estimator(out, "cpu")  # the deviations of a live node are those of the estimator of the bundle
+    if kind == "any":
+        errors |= error_tables(live_losses(estimator, losses, 2.5, seed))
         unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", (seed + 3) % APART)
         errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=2.5, seconds=12.0, seed=seed)
-        save()
+    else:
+        errors |= unseen_forecasts(estimator, solved, seed)
+    save()
     return out
+
+
+def live_losses(estimator: Estimator, count: int, rate: float, seed: int) -> Losses:
+    """Validation runs in which one or two robots are lost, half of ``count`` each."""
+    runs = chain.from_iterable(team_losses(count // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2))
+    config = estimator.bundle.config
+    return run_losses(config, {"siha": estimator}, runs, rate=rate, seed=seed, progress=True, total=count // 2 * 2)
+
+
+def unseen_forecasts(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorTable]:
+    """Tables of forecasts where agents were never seen, from ``count`` validation windows of the set "fresh"."""
+    bundle, config = estimator.bundle, estimator.bundle.config
+    recording = springs_recording(config, "fresh", "validation", count, seed)
+    frames = frames_of(bundle, recording, config.count - config.max_hidden)
+    states = true_states(config, recording, frames)
+    task = Task(states, recording.edges, config.max_hidden, 0, config.window, aligned=True)
+    stated = Stated()
+    estimator_answers("siha", estimator, bundle, recording, task, frames, True, stated)
+    return forecast_tables(stated.forecasts, np.concatenate(stated.known, 1))
 
 
 def springs_config(

@@ -209,6 +209,7 @@ def _evaluate_options(commands: Any) -> None:
         metavar="HZ",
         help="with --losses: estimates a second (default: %(default)s)",
     )
+    evaluate.add_argument("--alone", action="store_true", help="siha without what it is compared with: faster")
     evaluate.add_argument(
         "--split", choices=("test", "validation"), default="test", help="which recordings (default: test)"
     )

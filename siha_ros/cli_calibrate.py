@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from siha_ros.arguments import positive, seed
+
 
 def calibrate_options(commands: Any) -> None:
     """The subcommand and its options."""
@@ -16,6 +18,11 @@ def calibrate_options(commands: Any) -> None:
     command.add_argument(
         "--data", type=Path, default=None, help="of a body: folder with one .asf file and its .amc files"
     )
+    command.add_argument(
+        "--losses", type=positive, default=None, metavar="N", help="of a team: losses, or windows of agents never seen"
+    )
+    command.add_argument("--seed", type=seed, default=0)
+    command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     command.add_argument("--out", type=Path, default=None, help="folder of the bundle (default: that one itself)")
     command.set_defaults(run=_calibrate)
 
@@ -25,5 +32,5 @@ def _calibrate(options: argparse.Namespace) -> None:
     from siha_ros.resources import bundle_path
 
     source = bundle_path(options.bundle)
-    command = f"siha calibrate {source.name}"
-    print(f"wrote {calibrate(source, options.out or source, command, data=options.data)}")
+    out = options.out or source
+    print(f"wrote {calibrate(source, out, data=options.data, losses=options.losses, seed=options.seed)}")

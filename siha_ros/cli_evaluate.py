@@ -74,7 +74,7 @@ def guess_alone(estimator: Estimator) -> WindowEstimator:
 
 def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tuple[dict[str, Any], str]:
     from offline_training.datasets.losses import team_losses
-    from offline_training.datasets.simulated import FRAMES, split_seed, springs_windows
+    from offline_training.datasets.simulated import split_seed, springs_recording
 
     config = estimator.bundle.config
     if config.system != "springs":
@@ -84,23 +84,14 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         raise ValueError(f"--hidden {hidden}: at least 3 of {config.count} agents must be seen")
     kind = options.set or ("any" if config.frame == "team" else "fresh")
     seed = split_seed(options.split, options.seed)
-    methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator)}
+    methods: dict[str, WindowEstimator] = {"siha": estimator, **({} if options.alone else baselines(estimator))}
     if options.losses:
-        methods["dynamics_roll"] = DynamicsRoll(estimator.bundle)
+        if not options.alone:
+            methods["dynamics_roll"] = DynamicsRoll(estimator.bundle)
         runs = team_losses(options.losses, hidden, options.split, options.seed)
         data = f"springs, 60 s runs of a connected team, {options.split}"
         return _losses(options, config, methods, runs, data, seed)
-    frames = config.window + config.horizon
-    future = max(0, frames - FRAMES)
-    windows = springs_windows(kind, options.split, options.samples or TEAM_SAMPLES, future=future, seed=options.seed)
-    measured = windows.velocities if config.velocity == "measured" else None
-    recording = Recording(
-        [f"robot_{agent + 1}" for agent in range(config.count)],
-        windows.positions[:, :, :frames].double().numpy(),
-        None if measured is None else measured[:, :, :frames].double().numpy(),
-        None if windows.edges is None else windows.edges.numpy(),
-        config.dt,
-    )
+    recording = springs_recording(config, kind, options.split, options.samples or TEAM_SAMPLES, options.seed)
     lost = np.arange(config.count - hidden, config.count)
     result = evaluate(
         estimator.bundle,
@@ -110,6 +101,7 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         lost_at=lost_at,
         data=f"springs {kind} {options.split}",
         seed=seed,
+        networks=not options.alone,
         progress=True,
     )
     return result, evaluation_table(result)
@@ -141,11 +133,12 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
     index = {name: number for number, name in enumerate(trials[0].joints)}
     hidden = {name: np.array([index[joint] for joint in joints]) for name, joints in sets.items()}
     data = f"CMU motion capture, {options.split} trials {', '.join(trial.name for trial in trials)}"
-    methods: dict[str, WindowEstimator] = {"siha": estimator, **baselines(estimator)}
+    methods: dict[str, WindowEstimator] = {"siha": estimator, **({} if options.alone else baselines(estimator))}
     if options.losses:
         runs = body_losses(trials, hidden, options.losses, config.window * config.dt, options.seed)
         return _losses(options, config, methods, runs, data, options.seed)
-    methods = {"hsp_sa": guess_alone(estimator), **methods}
+    if not options.alone:
+        methods = {"hsp_sa": guess_alone(estimator), **methods}
     frames = config.window + config.horizon
     cut = np.concatenate([walk.windows(frames) for walk in walks(trials)])
     samples = min(options.samples or BODY_SAMPLES, len(cut))
@@ -159,6 +152,7 @@ def _body(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
         lost_at=lost_at,
         data=data,
         seed=options.seed,
+        networks=not options.alone,
         progress=True,
     )
     return result, evaluation_table(result)
@@ -233,6 +227,15 @@ def evaluation_table(result: Mapping[str, Any]) -> str:
         low, high = found["difference_cm_ci"]
         apart = f"{found['difference_cm']:+.2f} cm (95 %, over windows: {low:+.2f} to {high:+.2f})"
         tail.append(f"siha against {found['baseline']}, mean error, {part}: {apart}")
+    if "stated" in result:
+        newest, ahead = result["stated"]["newest"], result["stated"]["forecast"]
+        held = {"hidden, newest frame": newest} if newest else {}
+        held |= {f"{who}, {label} s ahead": row for who, found in ahead.items() for label, row in found.items()}
+        tail.append("% inside what siha states: 68 % half-width per axis, 95 % radius (cases)")
+        tail += [
+            f"  {name}: {row['inside_68_percent']:.1f}, {row['inside_95_percent']:.1f} ({row['cases']})"
+            for name, row in held.items()
+        ]
     if "floor" in result:
         share, floor = result["floor"]["agents_percent"], result["floor"]["mse_hsp_mean"]
         tail.append(

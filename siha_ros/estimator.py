@@ -45,7 +45,8 @@ SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agen
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
 SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents that were never seen
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
-FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost
+FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
+# _1, _2 at the end where that many are lost
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -678,15 +679,24 @@ class TeamEstimator:
         estimate.position_95 = radius
         ahead = estimate.forecast.times - window.times[-1]
         seen = window.observed[:, -1] & ~bridged[:, -1]
-        later = np.stack(errors[FORECAST].at(ahead))[:, None]
+        lost = int((~seen).sum())
+        later = np.stack((by_number(errors, FORECAST, lost) or errors[FORECAST]).at(ahead))[:, None]
         known = np.stack([width[:, -1], radius[:, -1]])
-        later = np.where(seen[:, None], later, lost_ahead(errors.get(FORECAST_LOST), ahead, known, later))
+        forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
+        later = np.where(seen[:, None], later, forecast)
         rows = np.array(tables) == STRAIGHT
         gone = np.nan_to_num(window.times[-1] - window.last_seen, nan=window.times[-1] - window.times[0])
         later[:, rows] = _largest(straight, gone[rows, None] + ahead)
         later = np.maximum(later, np.array(least)[:, None, None])
         estimate.forecast.covariance = later[0, ..., None, None] ** 2 * eye
         estimate.forecast.position_95 = later[1]
+
+
+def by_number(errors: dict[str, ErrorTable], name: str, lost: int) -> ErrorTable | None:
+    """The table of a name for so many lost agents, or for the next smaller number that was measured; of a bundle that
+    does not tell numbers apart the one for all."""
+    found = (errors[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in errors)
+    return next(found, errors.get(name))
 
 
 def long_lost(table: ErrorTable, unseen: ErrorTable, since: Array, spread: Array | None) -> Array:

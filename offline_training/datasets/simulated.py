@@ -12,7 +12,9 @@ import torch
 
 from offline_training.datasets.team import TeamWindows
 from offline_training.systems.springs import FRAME_DT, simulate_springs, team_windows
+from siha_ros.model.bundle import BundleConfig
 from siha_ros.model.frame import Scale
+from siha_ros.replay.windows import Recording
 
 SPRINGS_SCALE = Scale(position=4.14, velocity=1.83)
 FRAMES = 50
@@ -52,4 +54,19 @@ def springs_windows(
         FRAME_DT,
         frames,
         SPRINGS_SCALE,
+    )
+
+
+def springs_recording(config: BundleConfig, kind: str, split: str, count: int, seed: int) -> Recording:
+    """``count`` windows of a split and what comes after them, as a bundle wants them."""
+    windows = springs_windows(
+        kind, split, count, agents=config.count, frames=config.window, future=config.horizon, seed=seed
+    )
+    measured = windows.velocities if config.velocity == "measured" else None
+    return Recording(
+        [f"robot_{agent + 1}" for agent in range(config.count)],
+        windows.positions.double().numpy(),
+        None if measured is None else measured.double().numpy(),
+        None if windows.edges is None else windows.edges.numpy(),
+        config.dt,
     )

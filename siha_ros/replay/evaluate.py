@@ -27,6 +27,7 @@ from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import Refinement
 from siha_ros.replay.bootstrap import interval
 from siha_ros.replay.metrics import edge_accuracy, label_permutation
+from siha_ros.replay.stated import Stated
 from siha_ros.replay.windows import Recording
 from siha_ros.window.grid import backward_difference
 from siha_ros.window.types import WindowEstimator
@@ -131,8 +132,10 @@ def evaluate(
         lost_at == 0 and not config.identified,
     )
     answers = network_answers(bundle.networks, config.rounds, task, progress) if networks else {}
+    stated = Stated()
     for name, estimator in methods.items():
-        answers[name] = estimator_answers(name, estimator, bundle, recording, task, frames, progress)
+        noted = stated if name == "siha" else None
+        answers[name] = estimator_answers(name, estimator, bundle, recording, task, frames, progress, noted)
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "data": data,
@@ -146,6 +149,8 @@ def evaluate(
     if "siha" in answers and task.hidden:
         rivals = {name: answer for name, answer in answers.items() if name in methods and name not in LEARNED}
         report["against_best_baseline"] = against_best(answers["siha"], rivals, task, config)
+    if stated.error:
+        report["stated"] = stated.coverage()
     if task.edges is not None:
         report["floor"] = unknowable(task)
     return report
@@ -302,8 +307,9 @@ def estimator_answers(
     task: Task,
     frames: Frames,
     progress: bool = False,
+    stated: Stated | None = None,
 ) -> Answer:
-    """Run an estimator on every window by itself, with no estimate before it."""
+    """Run an estimator on every window by itself, with no estimate before it. stated: notes what it stated."""
     hidden_agents = np.arange(task.seen, len(recording.names))
     learned = name in LEARNED
     hidden, graphs, ahead = [], [], []
@@ -323,6 +329,8 @@ def estimator_answers(
         hidden.append(past[rows][task.seen :])
         ahead.append(future[rows])
         graphs.append(torch.from_numpy(estimate.adjacency).float()[rows][:, rows])
+        if stated is not None:
+            stated.note(estimate, recording.positions[number, rows.argsort().numpy()], recording.dt)
     answer = Answer(torch.stack(hidden), torch.stack(graphs) if learned else None, None, None)
     answer.openloop = torch.stack(ahead)
     if learned and answer.graph is not None and answer.hidden is not None:

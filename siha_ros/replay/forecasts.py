@@ -21,12 +21,14 @@ Array = NDArray[np.float64]
 class Forecasts:
     """Rows, one for each estimate, agent and time ahead that is looked at, in parts of one estimate each.
 
-    agent: i8[n]. state: i8[n] row of the lost agent in the trace of states, -1 for an agent that is seen. ahead: f8[n]
-    (s). error: f8[n, P] truth minus forecast (m). width, radius: f8[n] of 68 % per axis and of 95 % that it stated (m).
+    agent: i8[n]. state: i8[n] row of the lost agent in the trace of states, -1 for an agent that is seen. lost: i8[n],
+    agents lost in that estimate. ahead: f8[n] (s). error: f8[n, P] truth minus forecast (m). width, radius: f8[n] of
+    68 % per axis and of 95 % that it stated (m).
     """
 
     agent: list[NDArray[np.int64]] = field(default_factory=list)
     state: list[NDArray[np.int64]] = field(default_factory=list)
+    lost: list[NDArray[np.int64]] = field(default_factory=list)
     ahead: list[Array] = field(default_factory=list)
     error: list[Array] = field(default_factory=list)
     width: list[Array] = field(default_factory=list)
@@ -44,16 +46,20 @@ class Forecasts:
         agents, times = len(state), len(places)
         self.agent.append(np.repeat(np.arange(agents), times))
         self.state.append(np.repeat(state, times))
+        self.lost.append(np.full(agents * times, (state >= 0).sum()))
         self.ahead.append(np.tile(ahead, agents))
         self.error.append((future[:, frames] - forecast.positions[:, places]).reshape(agents * times, -1))
         self.width.append(np.sqrt(forecast.covariance[:, places, 0, 0]).ravel())
         self.radius.append(forecast.position_95[:, places].ravel())
 
-    def rows(self, lost: bool) -> Forecasts | None:
-        """Those of lost agents, or of seen ones, as one part; None without any."""
+    def rows(self, lost: bool, number: int | None = None) -> Forecasts | None:
+        """Those of lost agents, or of seen ones, as one part; of estimates with this number of lost agents, or of all;
+        None without any."""
         if not self.state:
             return None
         chosen = (np.concatenate(self.state) >= 0) == lost
+        if number is not None:
+            chosen &= np.concatenate(self.lost) == number
         if not chosen.any():
             return None
         return Forecasts(*([np.concatenate(getattr(self, part.name))[chosen]] for part in fields(self)))

@@ -347,13 +347,27 @@ def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dic
         for name, trace in losses.traces.items()
         if trace.since
     }
-    if (seen := losses.forecasts.rows(lost=False)) is not None:
-        tables[FORECAST] = error_table(seen.ahead[0], seen.error[0], np.unique(seen.ahead[0].round(4)).tolist())
-    if (lost := losses.forecasts.rows(lost=True)) is not None and FORECAST in tables:
-        trace, ahead = losses.traces["siha"], lost.ahead[0]
-        since, spread = (np.array(values)[lost.state[0]] for values in (trace.since, trace.spread))
-        known = np.stack(tables["siha"].at(since, spread=spread))
-        later = np.stack(tables[FORECAST].at(ahead))[..., None]
-        stated = lost_ahead(None, np.zeros(1), known, later)[0, :, 0]
-        tables[FORECAST_LOST] = error_table(ahead, lost.error[0], np.unique(ahead.round(4)).tolist(), stated)
+    if "siha" not in tables:
+        return tables
+    trace = losses.traces["siha"]
+    known = np.stack(tables["siha"].at(np.array(trace.since), spread=np.array(trace.spread)))
+    return tables | forecast_tables(losses.forecasts, known)
+
+
+def forecast_tables(forecasts: Forecasts, known: NDArray[np.float64]) -> dict[str, ErrorTable]:
+    """Tables of forecasts by seconds ahead, of agents seen and of lost ones: of all estimates, and where they differ in
+    it by the number of agents lost. known ``[2, n]``: half-widths and radii (m) that are stated of the states of the
+    latter (:attr:`Forecasts.state`)."""
+    tables: dict[str, ErrorTable] = {}
+    numbers: list[int] = np.unique(np.concatenate([*forecasts.lost, np.zeros(0, int)])).tolist()
+    for number in (None, *(numbers if len(numbers) > 1 else ())):
+        end = "" if number is None else f"_{number}"
+        if (seen := forecasts.rows(False, number)) is None:
+            continue
+        places = np.unique(seen.ahead[0].round(4)).tolist()
+        table = tables[f"{FORECAST}{end}"] = error_table(seen.ahead[0], seen.error[0], places)
+        if (lost := forecasts.rows(True, number)) is not None:
+            later = np.stack(table.at(lost.ahead[0]))[..., None]
+            stated = lost_ahead(None, np.zeros(1), known[:, lost.state[0]], later)[0, :, 0]
+            tables[f"{FORECAST_LOST}{end}"] = error_table(lost.ahead[0], lost.error[0], places, stated)
     return tables

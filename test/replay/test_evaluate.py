@@ -73,6 +73,11 @@ def test_an_oracle_makes_no_errors_whatever_the_order_of_its_slots(estimator, sw
     assert [found[block] for block in ("acc_vv", "acc_vh", "acc_hh")] == [100, 100, 100]
     assert found["acc_vv_ci"] == [100, 100]
     assert result["hidden"] == ["r3", "r4"] and "once per window" in result["alignment"]
+    held = {"inside_68_percent": 100, "inside_95_percent": 100}  # a deviation of nothing holds where there is no error
+    assert result["stated"]["newest"] == held | {"cases": 6}
+    ahead = result["stated"]["forecast"]
+    assert ahead["seen"]["0.4"].items() >= (held | {"cases": 9}).items()
+    assert ahead["lost"]["0.4"].items() >= (held | {"cases": 6}).items()
 
 
 def test_agents_seen_for_a_while_are_compared_by_name(estimator):

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from siha_ros.estimator import lost_ahead
+from siha_ros.estimator import by_number, lost_ahead
 from siha_ros.model.bundle import ErrorTable
 from siha_ros.replay.forecasts import Forecasts, coverage
-from siha_ros.replay.losses import FORECAST, FORECAST_LOST, Losses, Trace, error_tables
+from siha_ros.replay.losses import FORECAST, FORECAST_LOST, Losses, Trace, error_tables, forecast_tables
 from siha_ros.window.types import Forecast
 
 DT = 0.05
@@ -84,6 +84,7 @@ def test_the_tables_cover_forecasts_of_lost_agents_whatever_is_known_of_them():
             strict=True,
         ):
             part.append(values)
+        losses.forecasts.lost.append(np.ones(count, int))
         losses.forecasts.width.append(np.zeros(count))
         losses.forecasts.radius.append(np.zeros(count))
     tables = error_tables(losses, (1.0,))
@@ -94,3 +95,23 @@ def test_the_tables_cover_forecasts_of_lost_agents_whatever_is_known_of_them():
     np.testing.assert_allclose(width, 2 * np.hypot([0.1, 0.4], 0.2), rtol=0.1)
     np.testing.assert_allclose(radius, 2.45 * width, rtol=0.1)
     assert isinstance(tables[FORECAST_LOST], ErrorTable) and tables[FORECAST_LOST].exponent == pytest.approx(1, abs=0.1)
+
+
+def test_tables_of_forecasts_tell_numbers_of_lost_agents_apart():
+    """Forecasts of agents that are seen are wrong by 1 m with one agent lost, by 3 m with two."""
+    notes = Forecasts()
+    for state in ([-1, -1, 0], [-1, 1, 2]):
+        for _ in range(40):
+            truth = np.zeros((3, 40, 2))
+            truth[..., 0] = np.arange(3)[:, None] + (1.0 if state[1] < 0 else 3.0)
+            notes.note(estimate(), truth, DT, np.array(state))
+    tables = forecast_tables(notes, np.ones((2, 3)))
+    assert {name for name in tables if name.startswith(FORECAST)} == {
+        f"{name}{end}" for name in (FORECAST, FORECAST_LOST) for end in ("", "_1", "_2")
+    }
+    for number, radius in ((1, 1.0), (2, 3.0)):
+        assert tables[f"{FORECAST}_{number}"].radius == pytest.approx([radius] * 7)
+    for lost, end in ((0, "_1"), (1, "_1"), (2, "_2"), (5, "_2")):
+        assert by_number(tables, FORECAST, lost) is tables[f"{FORECAST}{end}"]
+    old = {FORECAST: tables[FORECAST]}
+    assert by_number(old, FORECAST, 2) is old[FORECAST] and by_number(old, FORECAST_LOST, 2) is None
