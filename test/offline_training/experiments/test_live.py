@@ -45,7 +45,7 @@ def test_trained_networks_follow_the_agents_that_were_seen(monkeypatch):
     problem = Problem(test, test, test, 2, False, FRAME_DT * scale.velocity / scale.position)
     rows = live_rows(problem, estimator, ())
     plain = solve(problem, {"constant_velocity": plain_methods(problem.step)["constant_velocity"]})
-    assert set(rows) == {"lost", "gap"}
+    assert set(rows) == {"early", "lost", "gap"}
     assert rows["lost"]["mse"] < 0.5 * plain["constant_velocity"]["lost"]["mse"]
     assert rows["gap"]["mse"] < 1e-3 * plain["constant_velocity"]["gap"]["mse"]
     seen = np.arange(50) < 25
