@@ -22,8 +22,8 @@ from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_i
 from siha_ros.model.frame import with_differences
 from siha_ros.model.in_parts import sum_in_parts
 
-# Pairs of agents in a part of a batch that is rolled out at once, twice as many in half precision. Fewer take less memory
-# and more time (docs/results.md); a GPU wants more.
+# Pairs of agents in a part of a batch that is rolled out at once, twice as many in half precision. Fewer take less
+# memory and more time (docs/results.md); a GPU wants more.
 PAIRS_AT_ONCE = {"cpu": 2**13, "cuda": 2**18}
 
 
