@@ -250,7 +250,7 @@ def errors(found: FloatArray, problem: Problem, seen: np.ndarray) -> dict[str, A
     if last >= 0 and seen[: last + 1].all():
         since = (np.arange(len(seen)) - last) / len(seen)
         bins = [(since > first) & (since <= end + 1e-9) for first, end in zip((0.0, *AGES), AGES, strict=False)]
-        figures["ages"] = [_stated(squares[:, part].mean(1), problem) for part in bins]
+        figures["ages"] = [_stated(squares[:, part].mean(1), problem) if part.any() else None for part in bins]
     return figures
 
 
