@@ -189,6 +189,7 @@ class BodyEstimator:
         move, rounds, change = self._refine(linear, throughout, since)
         filled = np.where(observed[..., None], body, filled + move)
         graph, ahead = self._look_ahead(filled)
+        names, exact = self._measured_as(throughout)
         return self._answer(
             window,
             order,
@@ -198,7 +199,7 @@ class BodyEstimator:
             graph,
             rounds,
             change,
-            self._deviations(since, observed, throughout) * self._unlike(known, throughout)[:, None],
+            self._deviations(since, observed, names) * self._unlike(known, throughout, names, exact)[:, None],
             _Memory(float(window.times[-1]), known),
             began,
         )
@@ -330,15 +331,17 @@ class BodyEstimator:
                 )
         return carried
 
-    def _unlike(self, known: dict[str, Remembered], throughout: BoolArray) -> FloatArray:
+    def _unlike(
+        self, known: dict[str, Remembered], throughout: BoolArray, names: list[str], exact: BoolArray
+    ) -> FloatArray:
         """``[A]``: how large the linear path's errors of the joints that are now hidden were while they were seen, as a
         multiple of those of the bundle's own data; 1 where that is not known.
 
         They are larger for a body unlike those of training, smaller where less hides than what the tables were measured
-        of. Where just that hides it is 1 at least, as tables are of trials that differ too.
+        of. Where just that hides it is 1 at least, as tables are of trials that differ too. names, exact: of
+        :meth:`_measured_as`.
         """
         multiple = np.ones(len(throughout))
-        names, exact = self._measured_as(throughout)
         for group, joints in self.groups.items():
             gone = ~throughout[joints]
             if group not in known or not gone.any():
@@ -483,14 +486,13 @@ class BodyEstimator:
         estimate.forecast.covariance = np.square(later[0])[..., None, None] * eye
         estimate.forecast.position_95 = later[1]
 
-    def _deviations(self, since: FloatArray, observed: BoolArray, throughout: BoolArray) -> FloatArray:
+    def _deviations(self, since: FloatArray, observed: BoolArray, measured_as: list[str]) -> FloatArray:
         """68 % half-width per axis and 95 % radius (m) ``[2, A, T]`` by time since each joint was seen ``[A, T]`` (s;
-        infinite: never).
+        infinite: never). measured_as: names of their tables.
         """
         errors = self.bundle.config.errors
         width, radius = np.empty_like(since), np.empty_like(since)
         gone = [limb for limb, joints in self.limbs.items() if not observed[joints].all()]
-        measured_as, _ = self._measured_as(throughout)
         for row, (name, measured) in enumerate(zip(self.names, measured_as, strict=True)):
             never = np.isinf(since[row]).all()
             width[row], radius[row] = errors[f"{measured}_{UNSEEN}" if never else measured].at(since[row])

@@ -79,15 +79,21 @@ def coverage(forecasts: Forecasts) -> dict[str, Any]:
         if rows is None:
             continue
         ahead, error, width, radius = rows.ahead[0], rows.error[0], rows.width[0], rows.radius[0]
-        distance = np.linalg.norm(error, axis=-1)
         out[name] = {}
         for seconds in np.unique(ahead.round(4)):
             at = np.isclose(ahead, seconds, atol=1e-3)
             out[name][f"{seconds:.3g}"] = {
-                "rmse_cm": 100 * float(np.sqrt(np.square(distance[at]).mean())),
-                "inside_68_percent": 100 * float((np.abs(error[at]) <= width[at, None]).mean()),
-                "inside_95_percent": 100 * float((distance[at] <= radius[at]).mean()),
+                "rmse_cm": 100 * float(np.sqrt(np.square(error[at]).sum(-1).mean())),
                 "radius_cm": 100 * float(np.median(radius[at])),
-                "cases": int(at.sum()),
+                **inside(error[at], width[at], radius[at]),
             }
     return out
+
+
+def inside(error: Array, width: Array, radius: Array) -> dict[str, Any]:
+    """How often errors f8[n, P] (m) lie within half-widths per axis and radii f8[n] (m) that were stated of them, %."""
+    return {
+        "inside_68_percent": 100 * float((np.abs(error) <= width[:, None]).mean()),
+        "inside_95_percent": 100 * float((np.linalg.norm(error, axis=-1) <= radius).mean()),
+        "cases": len(error),
+    }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from siha_ros.replay.forecasts import Forecasts, coverage
+from siha_ros.replay.forecasts import Forecasts, coverage, inside
 from siha_ros.window.types import Estimate
 
 Array = NDArray[np.float64]
@@ -38,11 +38,5 @@ class Stated:
         """Of hidden agents in the newest frame, and of forecasts as :func:`coverage`: how often the truth lies within
         what was stated."""
         error, (width, radius) = np.concatenate(self.error), np.concatenate(self.known, 1)
-        newest = None
-        if len(error):
-            newest = {
-                "inside_68_percent": 100 * float((np.abs(error) <= width[:, None]).mean()),
-                "inside_95_percent": 100 * float((np.linalg.norm(error, axis=-1) <= radius).mean()),
-                "cases": len(error),
-            }
+        newest = inside(error, width, radius) if len(error) else None
         return {"newest": newest, "forecast": coverage(self.forecasts)}
