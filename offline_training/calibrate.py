@@ -1,24 +1,29 @@
-"""``siha calibrate``: deviations of a bundle measured anew; its networks, and so its estimates, stay as they are."""
+"""``siha calibrate``: deviations of a bundle measured anew; its networks stay as they are. Of a team how straight its
+sum goes is measured too, by which lost agents are placed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from offline_training.datasets.body import VALIDATION, walks
 from offline_training.datasets.cmu_mocap import load_subject
-from offline_training.springs import live_losses, unseen_forecasts
+from offline_training.datasets.simulated import springs_windows
+from offline_training.springs import CHECKS, live_losses, unseen_forecasts
 from offline_training.stages.calibration import part_tables
 from offline_training.stages.logs import revision
-from siha_ros.estimator import load_estimator
+from offline_training.team import total_noise
+from siha_ros.estimator import TeamEstimator
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, ErrorTable, load_bundle, save_bundle
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI
-from siha_ros.replay.losses import forecast_tables
+from siha_ros.replay.losses import error_tables
 
-LOSSES, RATE = 140, 0.5  # of a team; estimates a second: forecasts for 5 s overlap, other losses tell more
+LOSSES = 140  # of a team
 WINDOWS = 200  # of the set "fresh"
 
 
@@ -32,7 +37,8 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
         command += " --data FOLDER"
     elif config.system == "springs":
         count = losses or (LOSSES if config.frame == "team" else WINDOWS)
-        config.errors |= team_tables(source, count, seed)
+        bundle.arrays["noise"]["total"] = springs_total(bundle, seed)
+        config.errors |= team_tables(bundle, count, seed)
         command += f" --losses {count} --seed {seed}"
     else:
         raise ValueError(f"{source}: no validation data for the system {config.system!r}")
@@ -42,14 +48,22 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
     return out
 
 
-def team_tables(source: Path, count: int, seed: int) -> dict[str, ErrorTable]:
-    """Of forecasts, by the number of lost robots; of the set "fresh" where they were never seen."""
-    estimator = load_estimator(source, "cpu")
-    if estimator.bundle.config.frame != "team":
+def springs_total(bundle: Bundle, seed: int) -> Tensor:
+    """How straight the sum of a team goes, on validation windows."""
+    config = bundle.config
+    kind = "any" if config.frame == "team" else "fresh"
+    return total_noise(
+        springs_windows(kind, "validation", CHECKS, agents=config.count, frames=config.window, seed=seed)
+    )
+
+
+def team_tables(bundle: Bundle, count: int, seed: int) -> dict[str, ErrorTable]:
+    """Of states and forecasts, by the number of lost robots; of the set "fresh" of forecasts, of robots that were never
+    seen."""
+    estimator = TeamEstimator(bundle, torch.device("cpu"))
+    if bundle.config.frame != "team":
         return unseen_forecasts(estimator, count, seed)
-    losses = live_losses(estimator, count, RATE, seed)
-    trace = losses.traces["siha"]
-    return forecast_tables(losses.forecasts, np.array([trace.width, trace.radius]))
+    return error_tables(live_losses(estimator, count, seed))
 
 
 def body_tables(bundle: Bundle, data: Path | None) -> dict[str, ErrorTable]:

@@ -42,7 +42,7 @@ from offline_training.team import (
     window_errors,
 )
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
-from siha_ros.estimator import FORECAST, FORECAST_LOST, load_estimator
+from siha_ros.estimator import FORECAST, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HSPConfig
@@ -234,4 +234,4 @@ def _test(
         tables = error_tables(measured)
     except ValueError:  # too few of them for quantiles
         return None
-    return result, {name: tables[name] for name in ("siha", FORECAST, FORECAST_LOST) if name in tables}
+    return result, {name: table for name, table in tables.items() if name.startswith(("siha", FORECAST))}

@@ -47,6 +47,7 @@ STEPS = {  # of each stage; HSP for the first number of hidden agents, the next 
     "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500},
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }
+RATE = 2.5  # estimates a second, in runs
 NEVER_SEEN = 0.4  # runs in which two agents are never seen, for each run in which some are lost
 CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 
@@ -131,20 +132,20 @@ def finish_bundle(
     save()
     estimator = load_estimator(out, "cpu")  # the deviations of a live node are those of the estimator of the bundle
     if kind == "any":
-        errors |= error_tables(live_losses(estimator, losses, 2.5, seed))
+        errors |= error_tables(live_losses(estimator, losses, seed))
         unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", (seed + 3) % APART)
-        errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=2.5, seconds=12.0, seed=seed)
+        errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
     else:
         errors |= unseen_forecasts(estimator, solved, seed)
     save()
     return out
 
 
-def live_losses(estimator: Estimator, count: int, rate: float, seed: int) -> Losses:
+def live_losses(estimator: Estimator, count: int, seed: int) -> Losses:
     """Validation runs in which one or two robots are lost, half of ``count`` each."""
     runs = chain.from_iterable(team_losses(count // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2))
     config = estimator.bundle.config
-    return run_losses(config, {"siha": estimator}, runs, rate=rate, seed=seed, progress=True, total=count // 2 * 2)
+    return run_losses(config, {"siha": estimator}, runs, rate=RATE, seed=seed, progress=True, total=count // 2 * 2)
 
 
 def unseen_forecasts(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorTable]:

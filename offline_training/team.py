@@ -29,6 +29,7 @@ from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
+from siha_ros.model.total import measure_total
 from siha_ros.replay.losses import error_table
 
 Windows: TypeAlias = TeamWindows | StateWindows
@@ -315,7 +316,13 @@ def measure_noise(modules: TeamModules, validation: TeamWindows) -> dict[str, Te
     for hidden in modules.hsp_sa:
         truth = validation.states(slice(None), agents - hidden)[:, :, :history]
         noise[f"guess_variance_{hidden}"] = guess_errors(modules, truth, hidden).square().flatten(0, 2).mean(0)
-    return noise
+    return noise | {"total": total_noise(validation)}
+
+
+def total_noise(validation: TeamWindows) -> Tensor:
+    """How straight the sum of all agents goes, of complete validation windows: variance (m^2) and drift (m^2/s^3)."""
+    states = validation.states(slice(None), validation.agents)[:, :, : validation.history]
+    return torch.tensor(measure_total(validation.scale.split(states)[0].double().numpy(), validation.dt))
 
 
 @torch.no_grad()

@@ -28,6 +28,7 @@ from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
+from siha_ros.model.total import Total, follow
 from siha_ros.resources import bundle_path
 from siha_ros.straight_line import straight_line_errors
 from siha_ros.window.completion import only_seen
@@ -45,8 +46,8 @@ SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agen
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
 SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents that were never seen
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
-FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
-# _1, _2 at the end where that many are lost
+FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost
+# SIHA and these have _1, _2 at the end where that many are lost
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -102,7 +103,8 @@ class _Memory:
     guessed: newest positions of agents that were never seen; placed: those first placed by what the others do, and not
     seen since; solved: those of them whose trajectories explain the others; searched: when such were last looked for in
     vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
-    the window's, and those of a little before it."""
+    the window's, and those of a little before it. total: of
+    all agents, from the frames in which they were last all seen."""
 
     time: float
     log_odds: Array
@@ -118,6 +120,7 @@ class _Memory:
     searches: int
     track_times: Array
     track: Array
+    total: Total | None
 
 
 @dataclass
@@ -140,6 +143,7 @@ class _Completion:
     solved: bool = False
     searched: float = -np.inf
     searches: int = 0
+    total: Total | None = None
 
 
 class TeamEstimator:
@@ -165,6 +169,7 @@ class TeamEstimator:
         _check(bundle, counts)
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
         self.step_variance = noise["step_variance"]
+        self.total_noise = noise["total"].tolist() if "total" in noise else None  # m^2, m^2/s^3
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
             count: Refinement(
@@ -330,6 +335,8 @@ class TeamEstimator:
         first_step = bool(own.isfinite().all())
         if first_step:
             moving[0, :, 0, self.dims :] = own
+        total = self._total(window, memory)
+        together = None if total is None else self._together(window, frame, visible, total)
         evidence = Evidence(
             seen=shown,
             guess=guess,
@@ -338,6 +345,7 @@ class TeamEstimator:
             arrival_information=information,
             step_variance=self.step_variance,
             first_step=first_step,
+            total=together,
         )
         hidden, change, explained = start, 0.0, True
         filtered = start.transpose(1, 2).flatten(2)
@@ -357,7 +365,31 @@ class TeamEstimator:
             solved = memory is not None and all(window.names[agent] in memory.solved for agent in missing)
             if solved and not shown.isfinite().any() and float(smoothed.residual) > GIVEN_UP:
                 return self._guess(window, order, missing, frame, visible, memory)
-        return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained)
+        return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
+
+    def _total(self, window: Window, memory: _Memory | None) -> Total | None:
+        """The sum of all agents, by the frames in which all are seen."""
+        if self.total_noise is None:
+            return None
+        complete = window.observed.all(0)
+        sums = window.positions[:, complete].sum(0)
+        return follow(None if memory is None else memory.total, window.times[complete], sums, *self.total_noise)
+
+    def _together(self, window: Window, frame: TeamFrame, visible: Tensor, total: Total) -> tuple[Tensor, Tensor]:
+        """Where the agents that are missing in some frame are together, ``[1, T, 2 P]`` and its variance, normalised:
+        what the visible ones leave of the sum of all, in frames after the last one in which all are seen."""
+        after = window.times > total.time + STAMP_TOLERANCE
+        sums = np.zeros((len(window.times), 2 * self.dims))
+        variance = np.full_like(sums, np.inf)
+        for step in np.flatnonzero(after):
+            then = total.at(float(window.times[step]))
+            sums[step] = then.state.ravel()
+            variance[step] = np.repeat(then.covariance.diagonal(), self.dims)
+        agents, steps = len(window.names), np.arange(1 - len(window.times), 1)
+        sums = (sums - agents * self._origin(window, frame, steps)) / self.unit
+        seen = np.repeat([total.variance, 2 * total.variance / window.dt**2], self.dims)  # velocities: differences
+        variance = (after.sum() * variance + seen) / self.unit**2  # the error of the sum is one in all frames
+        return self._tensor(sums)[None] - visible.sum(1), self._tensor(variance)[None]
 
     def _spread(self, covariance: Tensor) -> Array:
         """Deviations per axis ``[n, T]`` (m) from the smoother's covariance ``[1, T, n 2 P, n 2 P]``."""
@@ -602,6 +634,7 @@ class TeamEstimator:
             searches=done.searches,
             track_times=track_times,
             track=track,
+            total=done.total,
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
@@ -666,7 +699,9 @@ class TeamEstimator:
             if table == STRAIGHT:
                 width[rows], radius[rows] = _largest(straight, since[rows])
             elif table == SIHA:
-                width[rows], radius[rows] = long_lost(errors[SIHA], errors[HSP], since[rows], spread)
+                most = int((~window.observed).sum(0).max())
+                lost_table = by_number(errors, SIHA, most) or errors[SIHA]
+                width[rows], radius[rows] = long_lost(lost_table, errors[HSP], since[rows], spread)
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         least = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
@@ -743,6 +778,9 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     for name in ("step_variance", *(f"guess_variance_{count}" for count in counts)):
         if name not in noise or noise[name].shape != (features,) or not bool((noise[name] > 0).all()):
             raise BundleError(f"{bundle.path}: noise.safetensors: {name}: expected {features} variances above 0")
+    total = noise.get("total", torch.zeros(2))
+    if total.shape != (2,) or not bool((total >= 0).all()):
+        raise BundleError(f"{bundle.path}: noise.safetensors: total: expected 2 numbers of at least 0")
     for table in (SIHA, HSP, STRAIGHT, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")

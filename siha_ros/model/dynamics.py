@@ -5,12 +5,12 @@ Beyond the paper. The trained NRI decoder f maps all states and the graph to the
 trajectories h are those that explain what was seen:
 
     sum_t |v_{t+1} - f_v(v_t, h_t)|^2_R + |h_{t+1} - f_h(v_t, h_t)|^2_Q
-          + |h_t - seen_t|^2_M + |h_t - guess_t|^2_W + |h_0 - arrival|^2_P
+          + |h_t - seen_t|^2_M + |h_t - guess_t|^2_W + |sum h_t - sum_t|^2_S + |h_0 - arrival|^2_P
 
-v: agents seen throughout; seen: frames in which a hidden agent was still (or again) seen; guess: HSP's; arrival: what
-an earlier window knew. It is minimised by Gauss-Newton: the decoder is linearised at all frames in one batched call,
-and the linear problem is solved exactly by a forward information filter and a backward pass (an iterated Kalman
-smoother).
+v: agents seen throughout; seen: frames in which a hidden agent was still (or again) seen; guess: HSP's; sum: where the
+hidden agents are together (:mod:`siha_ros.model.total`); arrival: what an earlier window knew. It is minimised by
+Gauss-Newton: the decoder is linearised at all frames in one batched call, and the linear problem is solved exactly by a
+forward information filter and a backward pass (an iterated Kalman smoother).
 
 Agents are ordered visible first, then hidden. Everything is in normalised states, batched over B.
 """
@@ -46,7 +46,8 @@ class Evidence:
     of HSP (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse
     covariance): of the first frame, or None. step_variance ``[D]``: of one step of the decoder, for hidden agents (Q)
     and seen ones (R). first_step: whether the seen agents' velocities in the first frame are their own; where they are
-    copies of the second ones, their first step says nothing.
+    copies of the second ones, their first step says nothing. total: the sum of the hidden agents' states and its
+    variance, ``[B, T, D]`` each (infinite: not known), or None.
     """
 
     seen: Tensor
@@ -56,6 +57,7 @@ class Evidence:
     arrival_information: Tensor | None
     step_variance: Tensor
     first_step: bool = False
+    total: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass
@@ -227,6 +229,13 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     trust = 1 / by_frame(evidence.guess_variance)
     information += torch.diag_embed(mask + trust)
     vector += mask * (seen - point).nan_to_num() + trust * (by_frame(evidence.guess) - point)
+    if evidence.total is not None:
+        together, variance = evidence.total
+        trust = 1 / variance.double()
+        pairs = torch.diag_embed(trust)[:, :, None, :, None].expand(-1, -1, agents, -1, agents, -1)
+        information += pairs.reshape(batch, frames, size, size)
+        short = trust * (together.double() - hidden.double().sum(1))
+        vector += short.repeat(1, 1, agents)
 
     before, before_vector = torch.zeros_like(information[:, 0]), torch.zeros_like(vector[:, 0])
     if evidence.arrival is not None and evidence.arrival_information is not None:

@@ -48,12 +48,13 @@ class Run:
 class Trace:
     """What one method said in all losses, one row for each estimate and lost agent.
 
-    loss: which loss. since: s. error: truth minus estimate in the newest frame (m). width, radius: of 68 % per axis and
-    of 95 % that the method gave (m). spread: deviation that it predicted before these were set by measured errors (m),
-    NaN where it does not.
+    loss: which loss. number: of agents lost in it. since: s. error: truth minus estimate in the newest frame (m).
+    width, radius: of 68 % per axis and of 95 % that the method gave (m). spread: deviation that it predicted before
+    these were set by measured errors (m), NaN where it does not.
     """
 
     loss: list[int] = field(default_factory=list)
+    number: list[int] = field(default_factory=list)
     since: list[float] = field(default_factory=list)
     error: list[NDArray[np.float64]] = field(default_factory=list)
     width: list[float] = field(default_factory=list)
@@ -177,6 +178,7 @@ def _note(out: Losses, name: str, run: Run, frame: int, estimate: Estimate) -> N
     since = (frame - run.lost_at + 1) * run.dt
     for agent in run.lost:
         trace.loss.append(out.count)
+        trace.number.append(len(run.lost))
         trace.since.append(since)
         trace.error.append(run.positions[agent, frame] - estimate.positions[agent, -1])
         trace.width.append(float(np.sqrt(estimate.covariance[agent, -1, 0, 0])))
@@ -341,7 +343,8 @@ def _spread_table(
 
 
 def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dict[str, ErrorTable]:
-    """Tables of every method that was run, and those of siha's forecasts by seconds ahead."""
+    """Tables of every method that was run, of siha by the number of agents lost too where that differs, and those of
+    its forecasts by seconds ahead."""
     tables = {
         name: error_table(np.array(trace.since), np.array(trace.error), places, np.array(trace.spread))
         for name, trace in losses.traces.items()
@@ -350,7 +353,13 @@ def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dic
     if "siha" not in tables:
         return tables
     trace = losses.traces["siha"]
-    known = np.stack(tables["siha"].at(np.array(trace.since), spread=np.array(trace.spread)))
+    since, errors, spread = np.array(trace.since), np.array(trace.error), np.array(trace.spread)
+    known = np.stack(tables["siha"].at(since, spread=spread))
+    numbers = np.array(trace.number)
+    for number in np.unique(numbers) if len(np.unique(numbers)) > 1 else ():
+        rows = numbers == number
+        table = tables[f"siha_{number}"] = error_table(since[rows], errors[rows], places, spread[rows])
+        known[:, rows] = table.at(since[rows], spread=spread[rows])
     return tables | forecast_tables(losses.forecasts, known)
 
 

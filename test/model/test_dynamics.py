@@ -165,6 +165,12 @@ def dense(network, visible, edges, evidence, point, upto=None):
                 add(row, shown[t, place], [SEEN_DEVIATION])
             if np.isfinite(spread[t, place]):
                 add(row, guess[t, place], [spread[t, place]])
+        if evidence.total is not None:
+            together, variance = (part[0, t].numpy() for part in evidence.total)
+            for place in np.flatnonzero(np.isfinite(variance)):
+                row = np.zeros((1, frames * size))
+                row[0, t * size + place : (t + 1) * size : FEATURES] = 1
+                add(row, together[place], [np.sqrt(variance[place])])
     if evidence.arrival is not None:
         root = np.linalg.cholesky(evidence.arrival_information[0].numpy()).T
         add(np.hstack([root, np.zeros((size, (frames - 1) * size))]), root @ evidence.arrival[0].numpy(), np.ones(size))
@@ -196,12 +202,17 @@ def by_frame_tensor(x):
     return x.transpose(1, 2).flatten(2)
 
 
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("first_step", [False, True])
-def test_smoothing_is_the_dense_least_squares_solution(first_step):
+def test_smoothing_is_the_dense_least_squares_solution(first_step, together):
     frames, network = 6, decoder()
     x, v, edges = team(frames, seed=2)
     visible, truth = states(x, v)[:, :VISIBLE], states(x, v)[:, VISIBLE:]
     evidence, point = some_evidence(truth, frames, first_step=first_step), away_from(truth)
+    if together:
+        variance = torch.tensor([1e-3, 2e-3, 3e-3, torch.inf], dtype=torch.float64).repeat(1, frames, 1)
+        variance[:, :2] = torch.inf
+        evidence.total = truth.sum(1) + 0.05, variance
     done = smooth(network, visible, point, graph(edges), evidence, iterations=1)
     information, vector = dense(network, visible, graph(edges), evidence, point)
     size = HIDDEN * FEATURES
