@@ -15,7 +15,7 @@ from offline_training.datasets.simulated import springs_windows
 from offline_training.springs import CHECKS, live_losses, unseen_forecasts
 from offline_training.stages.calibration import part_tables
 from offline_training.stages.logs import revision
-from offline_training.team import total_noise
+from offline_training.team import motion_noise
 from siha_ros.estimator import TeamEstimator
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, ErrorTable, load_bundle, save_bundle
@@ -37,7 +37,7 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
         command += " --data FOLDER"
     elif config.system == "springs":
         count = losses or (LOSSES if config.frame == "team" else WINDOWS)
-        bundle.arrays["noise"]["total"] = springs_total(bundle, seed)
+        bundle.arrays["noise"] |= springs_motion(bundle, seed)
         config.errors |= team_tables(bundle, count, seed)
         command += f" --losses {count} --seed {seed}"
     else:
@@ -48,11 +48,11 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
     return out
 
 
-def springs_total(bundle: Bundle, seed: int) -> Tensor:
-    """How straight the sum of a team goes, on validation windows."""
+def springs_motion(bundle: Bundle, seed: int) -> dict[str, Tensor]:
+    """How a team moves, on validation windows."""
     config = bundle.config
     kind = "any" if config.frame == "team" else "fresh"
-    return total_noise(
+    return motion_noise(
         springs_windows(kind, "validation", CHECKS, agents=config.count, frames=config.window, seed=seed)
     )
 

@@ -234,4 +234,4 @@ def _test(
         tables = error_tables(measured)
     except ValueError:  # too few of them for quantiles
         return None
-    return result, {name: table for name, table in tables.items() if name.startswith(("siha", FORECAST))}
+    return result, {name: table for name, table in tables.items() if name == "siha" or name.startswith(FORECAST)}

@@ -24,6 +24,7 @@ from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
 from offline_training.stages.samples import Sample
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Training, save_bundle
+from siha_ros.model.denoise import usual_roughness
 from siha_ros.model.edges import matrix_to_incoming
 from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
@@ -316,13 +317,18 @@ def measure_noise(modules: TeamModules, validation: TeamWindows) -> dict[str, Te
     for hidden in modules.hsp_sa:
         truth = validation.states(slice(None), agents - hidden)[:, :, :history]
         noise[f"guess_variance_{hidden}"] = guess_errors(modules, truth, hidden).square().flatten(0, 2).mean(0)
-    return noise | {"total": total_noise(validation)}
+    return noise | motion_noise(validation)
 
 
-def total_noise(validation: TeamWindows) -> Tensor:
-    """How straight the sum of all agents goes, of complete validation windows: variance (m^2) and drift (m^2/s^3)."""
+def motion_noise(validation: TeamWindows) -> dict[str, Tensor]:
+    """Of complete validation windows: how straight the sum of all agents goes, variance (m^2) and drift (m^2/s^3); how
+    roughly agents move (m^2)."""
     states = validation.states(slice(None), validation.agents)[:, :, : validation.history]
-    return torch.tensor(measure_total(validation.scale.split(states)[0].double().numpy(), validation.dt))
+    positions = validation.scale.split(states)[0].double().numpy()
+    return {
+        "total": torch.tensor(measure_total(positions, validation.dt)),
+        "roughness": torch.tensor(usual_roughness(positions)),
+    }
 
 
 @torch.no_grad()

@@ -203,6 +203,13 @@ def _evaluate_options(commands: Any) -> None:
         help="instead: N losses at random times of long runs, estimates one after another as in the node",
     )
     evaluate.add_argument(
+        "--noise",
+        type=factor,
+        default=None,
+        metavar="M",
+        help="with --losses: deviation, in metres on each axis, of noise that positions are seen with",
+    )
+    evaluate.add_argument(
         "--rate",
         type=factor,
         default=5.0,

@@ -19,7 +19,7 @@ from siha_ros.dynamics_roll import DynamicsRoll
 from siha_ros.estimator import Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig
 from siha_ros.replay.evaluate import evaluate
-from siha_ros.replay.losses import report, run_losses
+from siha_ros.replay.losses import report, run_losses, with_noise
 from siha_ros.replay.windows import Recording
 from siha_ros.tables import columns
 from siha_ros.window.types import WindowEstimator
@@ -188,6 +188,8 @@ def _losses(
     data: str,
     seed: int,
 ) -> tuple[dict[str, Any], str]:
+    if options.noise:
+        runs, data = with_noise(runs, options.noise, seed), f"{data}, noise of {1e3 * options.noise:g} mm"
     losses = run_losses(
         config, methods, runs, rate=options.rate, seed=options.seed, progress=True, total=options.losses
     )
@@ -254,7 +256,7 @@ def losses_table(result: Mapping[str, Any]) -> str:
             [
                 name,
                 *(
-                    "-" if bins[label] is None else f"{bins[label]['rmse_cm']:.1f} ({bins[label]['median_cm']:.1f})"
+                    "-" if bins[label] is None else f"{bins[label]['rmse_cm']:.2f} ({bins[label]['median_cm']:.2f})"
                     for label in labels
                 ),
             ]

@@ -22,7 +22,8 @@ from torch import Tensor
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, load_bundle
 from siha_ros.model.captured import Captured
-from siha_ros.model.dynamics import FAINT, Evidence, edge_log_odds, graph_of, smooth
+from siha_ros.model.denoise import Noise
+from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
@@ -46,8 +47,13 @@ SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agen
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
 SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents that were never seen
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
-FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost
-# SIHA and these have _1, _2 at the end where that many are lost
+FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
+# _1, _2 at the end where that many are lost
+RADIUS = 2.45  # of 95 % in the plane, in deviations
+STEP_CAUTION = (
+    200.0  # the decoder's errors hang together over a window and longer: beside what is measured they count for more
+)
+NOISE_CAUTION = 4.0  # what smoothing leaves of noise in a step hangs together with that of a few others
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -103,8 +109,8 @@ class _Memory:
     guessed: newest positions of agents that were never seen; placed: those first placed by what the others do, and not
     seen since; solved: those of them whose trajectories explain the others; searched: when such were last looked for in
     vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
-    the window's, and those of a little before it. total: of
-    all agents, from the frames in which they were last all seen."""
+    the window's, and those of a little before it. total: of all agents, from the frames in which they were last all
+    seen."""
 
     time: float
     log_odds: Array
@@ -170,6 +176,7 @@ class TeamEstimator:
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
         self.step_variance = noise["step_variance"]
         self.total_noise = noise["total"].tolist() if "total" in noise else None  # m^2, m^2/s^3
+        self.usual_roughness = float(noise["roughness"]) if "roughness" in noise else None  # m^2
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
             count: Refinement(
@@ -209,6 +216,9 @@ class TeamEstimator:
         throughout = window.observed.all(1)
         order = np.concatenate([np.flatnonzero(throughout), np.flatnonzero(~throughout)])
         missing = order[throughout.sum() :]
+        measured, noise = window, self._noise(window)
+        if noise is not None:
+            window = replace(window, positions=noise.smooth(window.positions, window.observed))
         seen = self._exact(window.positions[throughout])
         frame = team_frame(seen, window.dt) if self.bundle.config.frame == "team" else still_frame(seen, window.dt)
         outside = self._outside(window, frame)
@@ -217,11 +227,11 @@ class TeamEstimator:
 
         visible = self._states(window, order[: len(order) - len(missing)], frame)
         if len(missing):
-            done = self._complete(window, order, missing, frame, visible, memory)
+            done = self._complete(window, measured, noise, order, missing, frame, visible, memory)
             if not self._believable(done.hidden):
                 return self._extrapolate(window, UNEXPLAINED, memory, began)
         else:
-            odds = self._believe(edge_log_odds(self.nri, visible, self.step_variance), window, order, memory)
+            odds = self._believe(edge_log_odds(self.nri, visible, self._steps(noise)), window, order, memory)
             nothing = visible[:, :0]
             done = _Completion(
                 nothing,
@@ -236,7 +246,25 @@ class TeamEstimator:
         states = torch.cat([visible, done.hidden], 1)
         graph = graph_of(done.log_odds)
         ahead = self.nri.forecast(states[:, :, -1], graph, self.bundle.config.horizon)
-        return self._answer(window, order, missing, frame, states, ahead, graph, done, memory, began)
+        return self._answer(measured, noise, order, missing, frame, states, ahead, graph, done, memory, began)
+
+    # noise
+
+    def _noise(self, window: Window) -> Noise | None:
+        """What positions of the window have beyond what those of validation data have; None where that is nothing."""
+        if self.usual_roughness is None or self.bundle.config.velocity == "measured":
+            return None
+        noise = Noise.of(np.where(window.observed[..., None], window.positions, np.nan), self.usual_roughness)
+        return noise if noise.variance > 0 else None
+
+    def _steps(self, noise: Noise | None) -> Tensor:
+        """Variances of a step of the decoder of agents that are seen ``[2 P]``, normalised."""
+        if noise is None:
+            return self.step_variance
+        config = self.bundle.config
+        left = NOISE_CAUTION * noise.of_steps(config.window)
+        own = np.repeat([left, left / config.dt**2], self.dims) / self.unit**2
+        return self.step_variance + self._tensor(own)
 
     # what the bundle was made for
 
@@ -288,6 +316,8 @@ class TeamEstimator:
     def _complete(
         self,
         window: Window,
+        measured: Window,
+        noise: Noise | None,
         order: NDArray[np.intp],
         missing: NDArray[np.intp],
         frame: TeamFrame,
@@ -295,8 +325,9 @@ class TeamEstimator:
         memory: _Memory | None,
     ) -> _Completion:
         """Trajectories of the agents ``missing`` in some frame, and the belief in every edge. Tensors are ordered
-        visible first."""
+        visible first. measured: the window before its ``noise`` was smoothed."""
         count, frames, seen_throughout = len(missing), len(window.times), visible.shape[1]
+        step_variance = self._steps(noise)
         seen = self._states(window, missing, frame)
         start, known = self._start(window, missing, frame, seen, memory)
         fresh = memory is None or not known.all()
@@ -304,10 +335,10 @@ class TeamEstimator:
 
         def believe(hidden: Tensor, steps: Tensor | None = None) -> Tensor:
             states = torch.cat([visible, hidden], 1)
-            return self._believe(edge_log_odds(self.nri, states, self.step_variance, steps), window, order, memory)
+            return self._believe(edge_log_odds(self.nri, states, step_variance, steps), window, order, memory)
 
         if not known.any():
-            return self._guess(window, order, missing, frame, visible, memory)
+            return self._guess(window, step_variance, order, missing, frame, visible, memory)
         if memory is None:  # the steps between frames in which all are seen: what fills the gaps knows no springs
             complete = np.asarray(window.observed.all(axis=0))
             odds = believe(start, self._tensor(complete[1:-1] & complete[2:]))
@@ -329,22 +360,28 @@ class TeamEstimator:
             guess = take_slots(guess, align(guess, start))
             variance = (self.guess_variance[count] * frames).expand(count, -1)
         arrival, information = self._arrival(window, missing, frame, start, memory)
-        moving, shown, own = visible.clone(), seen.clone(), self._first_velocities(window, order, frame, memory)
+        moving, shown = visible.clone(), self._states(measured, missing, frame)
+        own = self._first_velocities(window, order, frame, memory)
         shown[0, :, 0, self.dims :] = own[seen_throughout:]
         own = own[:seen_throughout]
+        if noise is not None:  # velocities have the same noise, which would be taken for another
+            shown[..., self.dims :] = torch.nan
+            own = torch.full_like(own, torch.nan)
         first_step = bool(own.isfinite().all())
         if first_step:
             moving[0, :, 0, self.dims :] = own
-        total = self._total(window, memory)
+        total = self._total(measured, memory)
         together = None if total is None else self._together(window, frame, visible, total)
         evidence = Evidence(
             seen=shown,
             guess=guess,
-            guess_variance=variance[None, :, None].expand(1, count, frames, -1),
+            guess_variance=STEP_CAUTION * variance[None, :, None].expand(1, count, frames, -1),
             arrival=arrival,
             arrival_information=information,
-            step_variance=self.step_variance,
+            step_variance=STEP_CAUTION * self.step_variance,
             first_step=first_step,
+            visible_variance=step_variance + (STEP_CAUTION - 1) * self.step_variance,
+            seen_variance=SEEN_DEVIATION**2 + (0.0 if noise is None else noise.variance / self.scale.position**2),
             total=together,
         )
         hidden, change, explained = start, 0.0, True
@@ -358,13 +395,13 @@ class TeamEstimator:
             if not explained:  # linearised too far from the truth: what was said before goes on
                 break
             change = float((smoothed.hidden - hidden)[..., : self.dims].abs().max()) * self.scale.position
-            hidden = torch.where(shown.isfinite(), shown, smoothed.hidden)
+            hidden = torch.where(shown.isfinite(), shown, smoothed.hidden) if noise is None else smoothed.hidden
             filtered, certainty = smoothed.filtered, smoothed.filtered_information
             spread = self._spread(smoothed.covariance)
             odds = believe(hidden)
             solved = memory is not None and all(window.names[agent] in memory.solved for agent in missing)
-            if solved and not shown.isfinite().any() and float(smoothed.residual) > GIVEN_UP:
-                return self._guess(window, order, missing, frame, visible, memory)
+            if solved and not shown.isfinite().any() and float(smoothed.residual) * STEP_CAUTION > GIVEN_UP:
+                return self._guess(window, step_variance, order, missing, frame, visible, memory)
         return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
 
     def _total(self, window: Window, memory: _Memory | None) -> Total | None:
@@ -400,6 +437,7 @@ class TeamEstimator:
     def _guess(
         self,
         window: Window,
+        step_variance: Tensor,
         order: NDArray[np.intp],
         missing: NDArray[np.intp],
         frame: TeamFrame,
@@ -419,7 +457,7 @@ class TeamEstimator:
                 visible,
                 refined,
                 self.guess_variance[count],
-                self.step_variance,
+                step_variance,
                 self._tensor(BELIEVABLE * self.reach),
                 first_step=self.bundle.config.velocity == "measured",
                 only=None if memory is None else searches,  # in turn: all take too long in a stream
@@ -589,6 +627,7 @@ class TeamEstimator:
     def _answer(
         self,
         window: Window,
+        noise: Noise | None,
         order: NDArray[np.intp],
         missing: NDArray[np.intp],
         frame: TeamFrame,
@@ -681,11 +720,11 @@ class TeamEstimator:
             STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
         ]
-        self._deviate(estimate, window, tables)
+        self._deviate(estimate, window, tables, noise)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
-    def _deviate(self, estimate: Estimate, window: Window, tables: list[str]) -> None:
+    def _deviate(self, estimate: Estimate, window: Window, tables: list[str], noise: Noise | None = None) -> None:
         """Deviations by time since loss, from the bundle's tables of measured errors."""
         errors = self.bundle.config.errors
         straight = [errors[STRAIGHT]]
@@ -699,12 +738,13 @@ class TeamEstimator:
             if table == STRAIGHT:
                 width[rows], radius[rows] = _largest(straight, since[rows])
             elif table == SIHA:
-                most = int((~window.observed).sum(0).max())
-                lost_table = by_number(errors, SIHA, most) or errors[SIHA]
-                width[rows], radius[rows] = long_lost(lost_table, errors[HSP], since[rows], spread)
+                width[rows], radius[rows] = long_lost(errors[SIHA], errors[HSP], since[rows], spread)
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
-        least = OWN_FRAME_DEVIATION, 2.45 * OWN_FRAME_DEVIATION
+        if noise is not None and estimate.spread is not None:  # which no table knows
+            width, radius = np.fmax(width, estimate.spread), np.fmax(radius, RADIUS * estimate.spread)
+        deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
+        least = deviation, RADIUS * deviation
         width, radius = np.maximum(width, least[0]), np.maximum(radius, least[1])  # none is better than what is seen
         width[window.observed], radius[window.observed] = least
         bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
@@ -716,6 +756,10 @@ class TeamEstimator:
         seen = window.observed[:, -1] & ~bridged[:, -1]
         lost = int((~seen).sum())
         later = np.stack((by_number(errors, FORECAST, lost) or errors[FORECAST]).at(ahead))[:, None]
+        if noise is not None:
+            steps = np.arange(1, len(ahead) + 1)
+            own = np.sqrt(noise.ahead(len(window.times), steps))
+            later = np.hypot(later, np.stack([own, RADIUS * own])[:, None])
         known = np.stack([width[:, -1], radius[:, -1]])
         forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
         later = np.where(seen[:, None], later, forecast)

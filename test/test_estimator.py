@@ -318,6 +318,117 @@ def test_estimates_between_the_frames_of_those_before_lose_nothing(by_hand, step
     assert np.abs(np.diff(said - true, axis=0)).max() < 0.002  # and it does not jump when they leave the window
 
 
+class Pushed(Team):
+    """All of it is pushed the same way all the time, so the sum of its positions does not go straight."""
+
+    def at(self, times):
+        return super().at(times) + 0.02 * np.atleast_1d(times)[:, None] ** 2
+
+
+def with_sum(case):
+    """The same case with a bundle that knows: in training sums went straight."""
+    bundle = replace(case.estimator.bundle, arrays=copy.deepcopy(case.estimator.bundle.arrays))
+    bundle.arrays["noise"]["total"] = torch.zeros(2)
+    return Case(TeamEstimator(bundle, torch.device("cpu")), case.spring, case.exact)
+
+
+def lost_for_three_windows(case, team, lost):
+    """Distances (m) from the truth, of the last window's estimates."""
+    times = 20.0 + DT * np.arange(-2, 3 * case.frames, 2)
+    estimates = case.run(team, times, [(agent, 20.0, 99.0) for agent in lost])
+    for estimate in estimates:
+        assert np.isfinite(estimate.positions).all()
+    return np.array([off(team, estimate, lost) for estimate in estimates[-case.frames // 2 :]])
+
+
+@pytest.mark.parametrize("lost", [[2], [2, 3]])
+def test_the_sum_of_all_helps_where_the_dynamics_are_a_little_wrong(by_hand, lost):
+    """Springs a fifth stronger than the bundle's: they still act both ways."""
+    team = Team(5, 1.2 * SPRING)
+    without, found = (lost_for_three_windows(case, team, lost) for case in (by_hand, with_sum(by_hand)))
+    if len(lost) == 1:
+        assert without.max() > 0.3 and found.max() < 0.03
+    assert found.mean() < 0.8 * without.mean()
+
+
+def test_a_sum_that_does_not_go_straight_does_no_harm(by_hand):
+    team = Pushed(5, SPRING)
+    without, found = (lost_for_three_windows(case, team, [2]) for case in (by_hand, with_sum(by_hand)))
+    assert found.mean() < 1.05 * without.mean()
+
+
+def test_after_all_are_seen_again_a_sum_is_taken_anew(by_hand):
+    """Or what pushes a robot while it is gone would be held against it for ever."""
+    case, team = with_sum(by_hand), by_hand.team(5)
+    seen, gone = team.window(case, 20.0), team.window(case, 20.2, [(2, 20.1, 99.0)])
+    first = case.estimator.estimate(gone, case.estimator.estimate(seen))
+    assert first.internal.total.time == gone.times[gone.observed.all(0)][-1]
+    back = team.window(case, 40.0)
+    assert case.estimator.estimate(back, first).internal.total is None
+
+
+# noise
+
+
+class Noisy(Team):
+    """The same team, seen with noise: the same each time that the same moment is looked at."""
+
+    def __init__(self, seed, spring, deviation):
+        super().__init__(seed, spring)
+        self.deviation = deviation
+
+    def window(self, case, newest, lost=(), order=None):
+        window = super().window(case, newest, lost, order)
+        noise = [
+            np.random.default_rng(round(1000 * time)).normal(0, self.deviation, (AGENTS, 2)) for time in window.times
+        ]
+        positions = window.positions + np.stack(noise, 1)
+        return replace(window, positions=positions, velocities=velocities_of(positions, window))
+
+
+def velocities_of(positions, window):
+    made = window_of(window.names, window.times, np.nan_to_num(positions), window.observed, None, None)
+    return made.velocities
+
+
+def without(case, *names):
+    """The same case with a bundle that lacks some of what was measured."""
+    noise = {name: tensor for name, tensor in case.estimator.bundle.arrays["noise"].items() if name not in names}
+    bundle = replace(case.estimator.bundle, arrays=case.estimator.bundle.arrays | {"noise": noise})
+    return Case(TeamEstimator(bundle, torch.device("cpu")), case.spring, case.exact)
+
+
+@pytest.mark.parametrize("lost", [[2], [2, 3]])
+def test_noise_costs_little_where_a_bundle_knows_how_agents_move(shipped, lost):
+    team, root = Noisy(5, 0.1, 0.005), []
+    for case in (shipped, without(shipped, "roughness", "total")):
+        times = 20.0 + case.dt * np.arange(-2, 1.5 * case.frames, 5)
+        estimates = case.run(team, times, [(agent, 20.0, 99.0) for agent in lost])[1:]
+        errors = np.array([off(team, estimate, lost) for estimate in estimates])
+        root.append(np.sqrt(np.square(errors).mean()))
+        if not root[1:]:
+            stated = np.array([estimate.position_95[lost, -1] for estimate in estimates])
+            assert (errors <= stated).mean() > 0.8
+    assert root[0] < 0.15 and root[0] < root[1] / 3
+
+
+def test_without_noise_nothing_is_smoothed(shipped):
+    window = shipped.team(5).window(shipped, 20.0, [(2, 18.0, 99.0)])
+    assert_same(shipped.estimator.estimate(window), without(shipped, "roughness").estimator.estimate(window))
+
+
+def test_seen_states_come_back_as_measured_and_as_unsure_as_their_noise(shipped):
+    clean, team = Team(5, 0.1), Noisy(5, 0.1, 0.02)
+    window = team.window(shipped, 20.0)
+    estimate, sure = (shipped.estimator.estimate(one) for one in (window, clean.window(shipped, 20.0)))
+    assert_sound(estimate, window, shipped.estimator.bundle.config.horizon)
+    assert np.sqrt(estimate.covariance[..., 0, 0]) == pytest.approx(0.02, rel=0.3)
+    assert (estimate.position_95 > 5 * sure.position_95).all()
+    off_by = np.linalg.norm(estimate.forecast.positions - team.at(estimate.forecast.times), axis=-1)
+    assert (off_by <= estimate.forecast.position_95).mean() > 0.9
+    assert (estimate.forecast.position_95 > sure.forecast.position_95).all()
+
+
 def test_the_first_step_of_each_window_adds_to_what_is_known(by_hand):
     """Else what the visible agents said in frames that have left the window would be forgotten, window by window."""
 
@@ -447,7 +558,7 @@ def test_agents_last_seen_before_the_window_get_the_place_nearer_to_it(case):
 
 
 def test_deviation_grows_with_the_time_since_the_loss(case):
-    team, lost = case.team(2), [(1, 20.0, 99.0)]
+    team, lost = case.team(2), [(1, 20.0, 99.0), (4, 20.0, 99.0)]
     times = np.arange(20.0 - case.dt, 23.5, 2 * case.dt)
     estimates = case.run(team, times, lost)
     radius = np.array([estimate.position_95[1, -1] for estimate in estimates])

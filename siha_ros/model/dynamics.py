@@ -42,12 +42,13 @@ EDGE_PRIOR = 4.0  # information of an edge weight before any evidence: a deviati
 class Evidence:
     """What is known of H hidden agents over T frames, D features each.
 
-    seen ``[B, H, T, D]``: states observed, NaN where not. guess ``[B, H, T, D]`` and guess_variance ``[B, H, T, D]``:
-    of HSP (infinite variance: none). arrival ``[B, H D]`` and arrival_information ``[B, H D, H D]`` (inverse
-    covariance): of the first frame, or None. step_variance ``[D]``: of one step of the decoder, for hidden agents (Q)
-    and seen ones (R). first_step: whether the seen agents' velocities in the first frame are their own; where they are
-    copies of the second ones, their first step says nothing. total: the sum of the hidden agents' states and its
-    variance, ``[B, T, D]`` each (infinite: not known), or None.
+    seen ``[B, H, T, D]``: states observed, NaN where not, with seen_variance (M). guess ``[B, H, T, D]`` and
+    guess_variance ``[B, H, T, D]``: of HSP (infinite variance: none). arrival ``[B, H D]`` and arrival_information
+    ``[B, H D, H D]`` (inverse covariance): of the first frame, or None. step_variance ``[D]``: of one step of the
+    decoder, for hidden agents (Q) and seen ones (R), unless those have their own, visible_variance. first_step: whether
+    the seen agents' velocities in the first frame are their own; where they are copies of the second ones, their first
+    step says nothing. total: the sum of the hidden agents' states and its variance, ``[B, T, D]`` each (infinite: not
+    known), or None.
     """
 
     seen: Tensor
@@ -57,6 +58,8 @@ class Evidence:
     arrival_information: Tensor | None
     step_variance: Tensor
     first_step: bool = False
+    visible_variance: Tensor | None = None
+    seen_variance: float = SEEN_DEVIATION**2
     total: tuple[Tensor, Tensor] | None = None
 
 
@@ -213,7 +216,8 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     surprise = by_frame(visible)[:, 1:] - predicted[..., :seen_size]
     drift = predicted[..., seen_size:] - point[:, 1:]
     observe, move = slope[:, :, :seen_size], slope[:, :, seen_size:]
-    precision_seen = 1 / evidence.step_variance.double().repeat(visible.shape[1])
+    own = evidence.step_variance if evidence.visible_variance is None else evidence.visible_variance
+    precision_seen = 1 / own.double().repeat(visible.shape[1])
     precision_step = 1 / evidence.step_variance.double().repeat(agents)
 
     # information on each frame by itself: the visible agents' next states, frames that were seen, HSP's guess
@@ -225,7 +229,7 @@ def _gauss_newton(decoder: Decoder, visible: Tensor, hidden: Tensor, graph: Tens
     if not evidence.first_step:
         information[:, 0], vector[:, 0] = 0, 0
     seen = by_frame(evidence.seen)
-    mask = seen.isfinite() / SEEN_DEVIATION**2
+    mask = seen.isfinite() / evidence.seen_variance
     trust = 1 / by_frame(evidence.guess_variance)
     information += torch.diag_embed(mask + trust)
     vector += mask * (seen - point).nan_to_num() + trust * (by_frame(evidence.guess) - point)

@@ -7,7 +7,7 @@ beside the baselines on the same windows. Runs come from the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +33,8 @@ TABLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7
 @dataclass(frozen=True)
 class Run:
     """A long recording: positions f8[A, F, P] (m), dt (s) between its frames, the true graph bool[A, A] where known;
-    agents that are lost from frame ``lost_at`` to frame ``end``."""
+    agents that are lost from frame ``lost_at`` to frame ``end``. measured f8[A, F, P] (m): what is seen of the
+    positions, None where that is without noise."""
 
     names: list[str]
     positions: NDArray[np.float64]
@@ -42,6 +43,19 @@ class Run:
     lost: NDArray[np.intp]
     lost_at: int
     end: int
+    measured: NDArray[np.float64] | None = None
+
+    @property
+    def shown(self) -> NDArray[np.float64]:
+        """Positions as they are seen."""
+        return self.positions if self.measured is None else self.measured
+
+
+def with_noise(runs: Iterable[Run], deviation: float, seed: int) -> Iterator[Run]:
+    """Runs whose positions are seen with normal noise of a ``deviation`` (m) on each axis."""
+    for number, run in enumerate(runs):
+        noise = np.random.default_rng([seed, number]).normal(0.0, deviation, run.positions.shape)
+        yield replace(run, measured=run.positions + noise)
 
 
 @dataclass
@@ -129,10 +143,10 @@ def live_window(config: BundleConfig, run: Run, newest: int) -> Window:
     last = np.full(len(run.names), newest)
     last[run.lost] = min(run.lost_at - 1, newest)
     who = np.arange(len(run.names))
-    where, before = run.positions[who, last], run.positions[who, last - stride]
+    where, before = run.shown[who, last], run.shown[who, last - stride]
     times: NDArray[np.float64] = frames * np.float64(run.dt)
     known = last * run.dt, where, (where - before) / config.dt
-    return window_of(run.names, times, run.positions[:, frames], observed, None, known)
+    return window_of(run.names, times, run.shown[:, frames], observed, None, known)
 
 
 def never_seen_tables(
@@ -326,7 +340,7 @@ def _spread_table(
         for place in plain.seconds
         for size in [max(LEAST_ERRORS, int(known.sum() / len(plain.seconds)))]
     ]
-    table = ErrorTable(plain.seconds, plain.half_width, plain.radius, np.round(usual, 6).tolist(), 1.0)
+    table = ErrorTable(plain.seconds, plain.half_width, plain.radius, np.round(usual, 6).clip(1e-6).tolist(), 1.0)
     apart = np.log(table.against_usual(seconds, spread))
     size = np.log(np.maximum(np.linalg.norm(errors, axis=-1), 1e-6) / np.interp(seconds, table.seconds, table.radius))
     groups = np.searchsorted(table.seconds, seconds)
@@ -343,23 +357,18 @@ def _spread_table(
 
 
 def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dict[str, ErrorTable]:
-    """Tables of every method that was run, of siha by the number of agents lost too where that differs, and those of
-    its forecasts by seconds ahead."""
-    tables = {
-        name: error_table(np.array(trace.since), np.array(trace.error), places, np.array(trace.spread))
-        for name, trace in losses.traces.items()
-        if trace.since
-    }
+    """Tables of every method that was run, and those of siha's forecasts by seconds ahead. States are those of losses
+    of the most agents: where fewer are lost siha is surer, and the spread that it predicts says so."""
+    tables = {}
+    for name, trace in losses.traces.items():
+        if trace.since:
+            most = np.array(trace.number) == max(trace.number)
+            since, error, spread = (np.array(part)[most] for part in (trace.since, trace.error, trace.spread))
+            tables[name] = error_table(since, error, places, spread)
     if "siha" not in tables:
         return tables
     trace = losses.traces["siha"]
-    since, errors, spread = np.array(trace.since), np.array(trace.error), np.array(trace.spread)
-    known = np.stack(tables["siha"].at(since, spread=spread))
-    numbers = np.array(trace.number)
-    for number in np.unique(numbers) if len(np.unique(numbers)) > 1 else ():
-        rows = numbers == number
-        table = tables[f"siha_{number}"] = error_table(since[rows], errors[rows], places, spread[rows])
-        known[:, rows] = table.at(since[rows], spread=spread[rows])
+    known = np.stack(tables["siha"].at(np.array(trace.since), spread=np.array(trace.spread)))
     return tables | forecast_tables(losses.forecasts, known)
 
 

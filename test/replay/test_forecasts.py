@@ -70,6 +70,7 @@ def test_the_tables_cover_forecasts_of_lost_agents_whatever_is_known_of_them():
     count = 4000
     known = np.where(random.random(count) < 0.5, 0.1, 0.4)
     trace = Trace(
+        number=[1] * count,
         since=np.full(count, 1.0).tolist(),
         spread=known.tolist(),
         error=list(random.normal(size=(count, 2)) * known[:, None]),

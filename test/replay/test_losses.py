@@ -21,6 +21,7 @@ from siha_ros.replay.losses import (
     never_seen_tables,
     report,
     run_losses,
+    with_noise,
 )
 
 DT = 0.02
@@ -115,6 +116,27 @@ def test_the_real_estimator_goes_through_losses_and_fills_the_tables(bundle):
     assert set(tables) == {"siha", "hold", "forecast", "forecast_lost"}
     assert losses.nonfinite == 0 and len(losses.ms) == 57  # from 0.7 to 3.6 s
     assert np.isclose(tables["hold"].radius[0], 1.52, atol=0.05)  # 1 m/s for 1.6 seconds
+
+
+def test_the_table_of_states_is_that_of_losses_of_the_most_agents(config):
+    one = run(end=180)
+    two = replace(one, lost=np.array([2, 3]))  # of which one stands still
+
+    def table(*runs):
+        return error_tables(run_losses(config, {"siha": Hold(horizon=50)}, runs, rate=20.0), (0.5,))["siha"]
+
+    assert table(two, one) == table(two) != table(one)
+
+
+def test_noise_is_seen_and_errors_are_those_of_the_truth(config):
+    (noisy,) = with_noise([run()], 0.01, seed=1)
+    assert np.std(noisy.measured - noisy.positions) == pytest.approx(0.01, rel=0.05)
+    window = live_window(config, noisy, 80)
+    np.testing.assert_array_equal(window.positions[0, -1], noisy.measured[0, 80])
+    losses = run_losses(config, {"hold": Hold(horizon=50)}, [noisy], rate=10.0)
+    trace = losses.traces["hold"]
+    off = np.array(trace.error) - np.stack([trace.since, np.zeros(len(trace.since))], 1)
+    assert np.ptp(off, axis=0).max() < 1e-9 < np.abs(off).min()  # the one error of where it was last seen
 
 
 def test_an_error_table_by_hand():
