@@ -12,7 +12,7 @@ from torch import Tensor
 from offline_training.datasets.body import VALIDATION, walks
 from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.datasets.simulated import springs_windows
-from offline_training.springs import CHECKS, live_losses, unseen_forecasts
+from offline_training.springs import CHECKS, live_tables, unseen_forecasts
 from offline_training.stages.calibration import part_tables
 from offline_training.stages.logs import revision
 from offline_training.team import motion_noise
@@ -21,7 +21,6 @@ from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, ErrorTable, load_bundle, save_bundle
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI
-from siha_ros.replay.losses import error_tables
 
 LOSSES = 140  # of a team
 WINDOWS = 200  # of the set "fresh"
@@ -63,7 +62,7 @@ def team_tables(bundle: Bundle, count: int, seed: int) -> dict[str, ErrorTable]:
     estimator = TeamEstimator(bundle, torch.device("cpu"))
     if bundle.config.frame != "team":
         return unseen_forecasts(estimator, count, seed)
-    return error_tables(live_losses(estimator, count, seed))
+    return live_tables(estimator, count, seed)
 
 
 def body_tables(bundle: Bundle, data: Path | None) -> dict[str, ErrorTable]:

@@ -38,7 +38,7 @@ from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
 from siha_ros.replay.evaluate import Task, estimator_answers, frames_of, true_states
-from siha_ros.replay.losses import Losses, error_tables, forecast_tables, never_seen_tables, run_losses
+from siha_ros.replay.losses import error_tables, forecast_tables, never_seen_tables, run_losses
 from siha_ros.replay.stated import Stated
 
 AGENTS, FEATURES = 7, 4
@@ -131,21 +131,19 @@ def finish_bundle(
 
     save()
     estimator = load_estimator(out, "cpu")  # the deviations of a live node are those of the estimator of the bundle
-    if kind == "any":
-        errors |= error_tables(live_losses(estimator, losses, seed))
-        unseen = team_losses(round(NEVER_SEEN * losses), 2, "validation", (seed + 3) % APART)
-        errors |= never_seen_tables(estimator.bundle.config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
-    else:
-        errors |= unseen_forecasts(estimator, solved, seed)
+    errors |= live_tables(estimator, losses, seed) if kind == "any" else unseen_forecasts(estimator, solved, seed)
     save()
     return out
 
 
-def live_losses(estimator: Estimator, count: int, seed: int) -> Losses:
-    """Validation runs in which one or two robots are lost, half of ``count`` each."""
-    runs = chain.from_iterable(team_losses(count // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2))
+def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorTable]:
+    """Tables of states and forecasts from validation runs in which one or two robots are lost, half of ``count`` each,
+    and of states from runs in which two are never seen."""
     config = estimator.bundle.config
-    return run_losses(config, {"siha": estimator}, runs, rate=RATE, seed=seed, progress=True, total=count // 2 * 2)
+    runs = chain.from_iterable(team_losses(count // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2))
+    measured = run_losses(config, {"siha": estimator}, runs, rate=RATE, seed=seed, progress=True, total=count // 2 * 2)
+    unseen = team_losses(round(NEVER_SEEN * count), 2, "validation", (seed + 3) % APART)
+    return error_tables(measured) | never_seen_tables(config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
 
 
 def unseen_forecasts(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorTable]:

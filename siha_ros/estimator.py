@@ -371,7 +371,7 @@ class TeamEstimator:
         if first_step:
             moving[0, :, 0, self.dims :] = own
         total = self._total(measured, memory)
-        together = None if total is None else self._together(window, frame, visible, total)
+        together = self._together(window, frame, visible, total)
         evidence = Evidence(
             seen=shown,
             guess=guess,
@@ -412,9 +412,14 @@ class TeamEstimator:
         sums = window.positions[:, complete].sum(0)
         return follow(None if memory is None else memory.total, window.times[complete], sums, *self.total_noise)
 
-    def _together(self, window: Window, frame: TeamFrame, visible: Tensor, total: Total) -> tuple[Tensor, Tensor]:
+    def _together(
+        self, window: Window, frame: TeamFrame, visible: Tensor, total: Total | None
+    ) -> tuple[Tensor, Tensor] | None:
         """Where the agents that are missing in some frame are together, ``[1, T, 2 P]`` and its variance, normalised:
-        what the visible ones leave of the sum of all, in frames after the last one in which all are seen."""
+        what the visible ones leave of the sum of all, in frames after the last one in which all are seen. None where
+        there are no such frames, or the sum is not known."""
+        if total is None or total.time >= window.times[-1] - STAMP_TOLERANCE:
+            return None
         after = window.times > total.time + STAMP_TOLERANCE
         sums = np.zeros((len(window.times), 2 * self.dims))
         variance = np.full_like(sums, np.inf)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from offline_training.experiments import table2
 from offline_training.experiments.cells import Cell, Options
-from offline_training.experiments.deep_methods import MISSING, available, deep_methods
+from offline_training.experiments.deep_methods import MISSING, available, deep_methods, deep_needs
 from offline_training.experiments.lab import PARTLY, ROUNDS, Lab, space_of
 from offline_training.experiments.live import completed, springs_estimator
 from offline_training.experiments.plain_methods import FloatArray, Method, hidden_sets, hide, plain_methods
@@ -112,6 +112,7 @@ def _springs(lab: Lab, options: Options, hidden: int) -> Cell:
     options_of = lab.cell_key(setting) | {"fitted": FITTED, "live": LIVE, "pypots": available()}
     needs = lab.needs(setting, "nri", "hsp_sa", "hsp_sg")
     needs |= {f"seen frames {name}": PARTLY * minutes for name, minutes in lab.needs(setting, "hsp_sa").items()}
+    needs |= deep_needs(setting.name, options.scale)
     return Cell("baselines", setting.name, options_of, needs, run)
 
 
@@ -128,7 +129,7 @@ def _body(lab: Lab, options: Options, folder: Path, limb: str) -> Cell:
         return {"system": f"CMU {folder.name}", "hidden": limb, "methods": found}
 
     options_of = table2.cell_key(lab, options, folder, limb) | {"pypots": available()}
-    needs = table2.needs(lab, options, folder, limb)
+    needs = table2.needs(lab, options, folder, limb) | deep_needs(f"{folder.name}_{limb}", options.scale)
     return Cell("baselines", f"{folder.name}_{limb}", options_of, needs, run)
 
 

@@ -18,11 +18,17 @@ from offline_training.experiments.plain_methods import BoolArray, FloatArray, Me
 
 MISSING = "SAITS and BRITS are left out: PyPOTS is not installed (pip install pypots)"
 EPOCHS, WINDOWS, VALIDATION, BATCH = 20, 4000, 500, 64
+MINUTES = 20.0  # of both, for 6 agents with two threads of the machine of docs/results.md; for a budget only
 
 
 def available() -> bool:
     """Whether PyPOTS is installed."""
     return find_spec("pypots") is not None
+
+
+def deep_needs(name: str, scale: float) -> dict[str, float]:
+    """Minutes, about, that both take for the problem of a name; nothing where they are not there."""
+    return {f"SAITS and BRITS {name}": MINUTES * scale} if available() else {}
 
 
 @dataclass
