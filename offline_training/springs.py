@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,15 @@ from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
 from siha_ros.replay.evaluate import Task, estimator_answers, frames_of, true_states
-from siha_ros.replay.losses import error_tables, forecast_tables, never_seen_tables, run_losses
+from siha_ros.replay.losses import (
+    Run,
+    error_tables,
+    forecast_tables,
+    never_seen_tables,
+    noise_table,
+    run_losses,
+    with_noise,
+)
 from siha_ros.replay.stated import Stated
 
 AGENTS, FEATURES = 7, 4
@@ -48,6 +57,8 @@ STEPS = {  # of each stage; HSP for the first number of hidden agents, the next 
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }
 RATE = 2.5  # estimates a second, in runs
+NOISES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # m
+NOISY = 0.2  # runs for each of them, for each run in which some are lost
 NEVER_SEEN = 0.4  # runs in which two agents are never seen, for each run in which some are lost
 CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 
@@ -138,12 +149,29 @@ def finish_bundle(
 
 def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorTable]:
     """Tables of states and forecasts from validation runs in which one or two robots are lost, half of ``count`` each,
-    and of states from runs in which two are never seen."""
+    of states from runs in which two are never seen, and of what noise does to states."""
     config = estimator.bundle.config
-    runs = chain.from_iterable(team_losses(count // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2))
-    measured = run_losses(config, {"siha": estimator}, runs, rate=RATE, seed=seed, progress=True, total=count // 2 * 2)
+    measured = run_losses(
+        config, {"siha": estimator}, _losses(count, seed), rate=RATE, seed=seed, progress=True, total=count // 2 * 2
+    )
     unseen = team_losses(round(NEVER_SEEN * count), 2, "validation", (seed + 3) % APART)
-    return error_tables(measured) | never_seen_tables(config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
+    tables = error_tables(measured)
+    tables |= never_seen_tables(config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
+    return tables | {"noise": noise_errors(estimator, max(4, round(NOISY * count)), seed)}
+
+
+def noise_errors(estimator: Estimator, count: int, seed: int) -> ErrorTable:
+    """What noise does to states, from ``count`` validation runs for each of NOISES."""
+    noisy = {}
+    for deviation in NOISES:
+        runs = with_noise(_losses(count, seed), deviation, seed)
+        noisy[deviation] = run_losses(estimator.bundle.config, {"siha": estimator}, runs, rate=1.0, seed=seed)
+    return noise_table(noisy)
+
+
+def _losses(count: int, seed: int) -> Iterator[Run]:
+    """Validation runs in which one robot is lost, and as many in which two are."""
+    return chain.from_iterable(team_losses(count // 2, lost, "validation", (seed + lost) % APART) for lost in (1, 2))
 
 
 def unseen_forecasts(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorTable]:

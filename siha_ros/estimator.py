@@ -49,11 +49,14 @@ SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents t
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
 FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
 # _1, _2 at the end where that many are lost
+NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation
 RADIUS = 2.45  # of 95 % in the plane, in deviations
 STEP_CAUTION = (
     200.0  # the decoder's errors hang together over a window and longer: beside what is measured they count for more
 )
-NOISE_CAUTION = 4.0  # what smoothing leaves of noise in a step hangs together with that of a few others
+NOISE_CAUTION = (
+    4.0  # times the variance that smoothing is said to leave: motion is not as it assumes, and errors hang together
+)
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -223,13 +226,13 @@ class TeamEstimator:
         frame = team_frame(seen, window.dt) if self.bundle.config.frame == "team" else still_frame(seen, window.dt)
         outside = self._outside(window, frame)
         if outside:
-            return self._extrapolate(window, outside, memory, began)
+            return self._extrapolate(measured, outside, memory, began)
 
         visible = self._states(window, order[: len(order) - len(missing)], frame)
         if len(missing):
             done = self._complete(window, measured, noise, order, missing, frame, visible, memory)
             if not self._believable(done.hidden):
-                return self._extrapolate(window, UNEXPLAINED, memory, began)
+                return self._extrapolate(measured, UNEXPLAINED, memory, began)
         else:
             odds = self._believe(edge_log_odds(self.nri, visible, self._steps(noise)), window, order, memory)
             nothing = visible[:, :0]
@@ -747,7 +750,10 @@ class TeamEstimator:
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         if noise is not None and estimate.spread is not None:  # which no table knows
-            width, radius = np.fmax(width, estimate.spread), np.fmax(radius, RADIUS * estimate.spread)
+            times, most = 1.0, RADIUS
+            if NOISY in errors:
+                times, most = (float(part[0]) for part in errors[NOISY].at(np.sqrt([noise.variance]), growing=1.0))
+            width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
         deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
         least = deviation, RADIUS * deviation
         width, radius = np.maximum(width, least[0]), np.maximum(radius, least[1])  # none is better than what is seen
@@ -763,7 +769,7 @@ class TeamEstimator:
         later = np.stack((by_number(errors, FORECAST, lost) or errors[FORECAST]).at(ahead))[:, None]
         if noise is not None:
             steps = np.arange(1, len(ahead) + 1)
-            own = np.sqrt(noise.ahead(len(window.times), steps))
+            own = np.sqrt(NOISE_CAUTION * noise.ahead(len(window.times), steps))
             later = np.hypot(later, np.stack([own, RADIUS * own])[:, None])
         known = np.stack([width[:, -1], radius[:, -1]])
         forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)

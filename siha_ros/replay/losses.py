@@ -372,6 +372,25 @@ def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dic
     return tables | forecast_tables(losses.forecasts, known)
 
 
+def noise_table(noisy: Mapping[float, Losses]) -> ErrorTable:
+    """Errors of siha in units of the spread that it predicted, by the deviation (m) of the noise that positions were
+    seen with, in place of seconds. Neither column falls with it."""
+    rows = []
+    for deviation, losses in sorted(noisy.items()):
+        trace = losses.traces["siha"]
+        ratio = np.array(trace.error) / np.array(trace.spread)[:, None]
+        ratio = ratio[np.isfinite(ratio).all(1)]
+        if len(ratio) >= LEAST_ERRORS:
+            width, radius = np.quantile(np.abs(ratio), 0.6827), np.quantile(np.linalg.norm(ratio, axis=-1), 0.95)
+            rows.append((deviation, width, radius))
+    deviations, width, radius = np.array(rows).T
+    return ErrorTable(
+        deviations.tolist(),
+        np.maximum.accumulate(width).round(3).tolist(),
+        np.maximum.accumulate(radius).round(3).tolist(),
+    )
+
+
 def forecast_tables(forecasts: Forecasts, known: NDArray[np.float64]) -> dict[str, ErrorTable]:
     """Tables of forecasts by seconds ahead, of agents seen and of lost ones: of all estimates, and where they differ in
     it by the number of agents lost. known ``[2, n]``: half-widths and radii (m) that are stated of the states of the

@@ -15,14 +15,19 @@ from siha_ros.resources import bundle_path
 def test_deviations_of_a_team_are_measured_anew_and_nothing_else_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(springs, "RATE", 3.0)
     monkeypatch.setattr(springs, "NEVER_SEEN", 0.0)
+    monkeypatch.setattr(springs, "NOISES", (0.001, 0.01))
     source, out = bundle_path("springs_team"), tmp_path / "springs_team"
     assert main(["calibrate", str(source), "--losses", "2", "--seed", "9", "--out", str(out)]) == 0
     before, after = (load_bundle(folder).config for folder in (source, out))
-    for file in source.glob("*.safetensors"):  # how the team moves is measured again as well, and comes out the same
-        assert (out / file.name).read_bytes() == file.read_bytes()
+    for file in source.glob("*.safetensors"):
+        assert file.name == "noise.safetensors" or (out / file.name).read_bytes() == file.read_bytes()
+    noise = [load_bundle(folder).arrays["noise"] for folder in (source, out)]  # how the team moves is measured again
+    assert noise[1]["roughness"] == pytest.approx(float(noise[0]["roughness"]), rel=0.2)
+    for name in noise[0].keys() - {"roughness", "total"}:
+        assert (noise[1][name] == noise[0][name]).all()
     changed = {name for name in before.errors | after.errors if before.errors.get(name) != after.errors.get(name)}
     kinds = {"forecast", "forecast_lost"}
-    assert changed == {"siha"} | {f"{kind}{end}" for kind in kinds for end in ("", "_1", "_2")}
+    assert changed == {"siha", "noise"} | {f"{kind}{end}" for kind in kinds for end in ("", "_1", "_2")}
     assert after.errors["forecast_2"].radius[-1] > 10 * after.errors["forecast_2"].radius[0]
     assert after.metrics["deviations"]["command"] == "siha calibrate springs_team --losses 2 --seed 9"
     assert {name: rest for name, rest in after.metrics.items() if name != "deviations"} == {
