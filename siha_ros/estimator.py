@@ -51,12 +51,8 @@ FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds
 # _1, _2 at the end where that many are lost
 NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation
 RADIUS = 2.45  # of 95 % in the plane, in deviations
-STEP_CAUTION = (
-    200.0  # the decoder's errors hang together over a window and longer: beside what is measured they count for more
-)
-NOISE_CAUTION = (
-    4.0  # times the variance that smoothing is said to leave: motion is not as it assumes, and errors hang together
-)
+STEP_CAUTION = 200.0  # the decoder's errors hang together for long, those of what is measured do not: so much less sure
+NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -836,6 +832,9 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     total = noise.get("total", torch.zeros(2))
     if total.shape != (2,) or not bool((total >= 0).all()):
         raise BundleError(f"{bundle.path}: noise.safetensors: total: expected 2 numbers of at least 0")
+    roughness = noise.get("roughness", torch.ones(()))
+    if roughness.shape != () or not bool(roughness > 0):
+        raise BundleError(f"{bundle.path}: noise.safetensors: roughness: expected a number above 0")
     for table in (SIHA, HSP, STRAIGHT, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")

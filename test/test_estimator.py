@@ -882,6 +882,8 @@ def test_devices():
         (lambda c, n, a: a["noise"].pop("step_variance"), "noise.safetensors: step_variance: expected 4 variances"),
         (lambda c, n, a: a["noise"]["guess_variance_1"].zero_(), "guess_variance_1: expected 4 variances above 0"),
         (lambda c, n, a: a.pop("noise"), "step_variance"),
+        (lambda c, n, a: a["noise"].update(total=torch.tensor([-1.0, 0.0])), "total: expected 2 numbers of at least 0"),
+        (lambda c, n, a: a["noise"].update(roughness=torch.tensor(0.0)), "roughness: expected a number above 0"),
         (lambda c, n, a: n.pop("nri"), "expected nri of kind nri"),
         (lambda c, n, a: n.pop("hsp_sa_2"), "module hsp_sa_2 is missing"),
         (lambda c, n, a: n.pop("hsp_sg_1"), "expected hsp_sg_1 of kind hsp"),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 THIRD = 20.0  # 1 + 9 + 9 + 1: what a third difference makes of the variance of independent noise
+ODD = 2.0  # times as rough as most agents, by which some of them are another matter
 LIVELY = 0.999  # share of validation windows that are less rough than what is taken for motion
 
 
@@ -42,8 +43,10 @@ class Noise:
 
     @staticmethod
     def of(positions: Array, usual: float) -> Noise:
-        """That of a window ``[A, T, P]`` (m), NaN where not seen."""
-        return Noise(max(0.0, float(roughness(positions)) - usual) / THIRD, usual)
+        """That of a window ``[A, T, P]`` (m), NaN where not seen. An agent or two that jump are no noise of all."""
+        each = roughness(positions[:, None])
+        found = min(float(roughness(positions)), ODD * float(np.median(each))) if len(each) else 0.0
+        return Noise(max(0.0, found - usual) / THIRD, usual)
 
     def spread(self, seen: NDArray[np.bool_]) -> Array:
         """Covariance ``[T, T]`` (m^2) of what is not known of a path after smoothing. seen ``[T]``: in which frames."""

@@ -34,6 +34,12 @@ def test_without_noise_there_is_none():
     assert Noise.of(swings(1)[0, :0], USUAL).variance == 0
 
 
+def test_an_agent_that_jumps_is_no_noise():
+    window = swings(1, seed=6)[0]
+    window[2, 30:] += 0.2
+    assert roughness(window) > 100 * USUAL and Noise.of(window, USUAL).variance < 1e-4**2
+
+
 @pytest.mark.parametrize("deviation", [0.001, 0.02])
 def test_noise_is_found_and_smoothed(deviation):
     truth = swings(100, seed=2)
