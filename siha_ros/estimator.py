@@ -380,7 +380,7 @@ class TeamEstimator:
             step_variance=STEP_CAUTION * self.step_variance,
             first_step=first_step,
             visible_variance=step_variance + (STEP_CAUTION - 1) * self.step_variance,
-            seen_variance=SEEN_DEVIATION**2 + (0.0 if noise is None else noise.variance / self.scale.position**2),
+            seen_variance=STEP_CAUTION * SEEN_DEVIATION**2 + (0.0 if noise is None else noise.variance / self.scale.position**2),
             total=together,
         )
         hidden, change, explained = start, 0.0, True
