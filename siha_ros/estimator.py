@@ -360,12 +360,12 @@ class TeamEstimator:
             variance = (self.guess_variance[count] * frames).expand(count, -1)
         arrival, information = self._arrival(window, missing, frame, start, memory)
         moving, shown = visible.clone(), self._states(measured, missing, frame)
-        own = self._first_velocities(window, order, frame, memory)
+        own, unsure = self._first_velocities(window, order, frame, memory), 0.0
         shown[0, :, 0, self.dims :] = own[seen_throughout:]
         own = own[:seen_throughout]
         if noise is not None:  # velocities have the same noise, which would be taken for another
             shown[..., self.dims :] = torch.nan
-            own = torch.full_like(own, torch.nan)
+            own, unsure = torch.full_like(own, torch.nan), noise.variance / self.scale.position**2
         first_step = bool(own.isfinite().all())
         if first_step:
             moving[0, :, 0, self.dims :] = own
@@ -380,7 +380,7 @@ class TeamEstimator:
             step_variance=STEP_CAUTION * self.step_variance,
             first_step=first_step,
             visible_variance=step_variance + (STEP_CAUTION - 1) * self.step_variance,
-            seen_variance=STEP_CAUTION * SEEN_DEVIATION**2 + (0.0 if noise is None else noise.variance / self.scale.position**2),
+            seen_variance=STEP_CAUTION * SEEN_DEVIATION**2 + unsure,
             total=together,
         )
         hidden, change, explained = start, 0.0, True
