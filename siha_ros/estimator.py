@@ -487,8 +487,8 @@ class TeamEstimator:
             odds = found.log_odds
             columns = (slots[:, None] * 2 * self.dims + np.arange(2 * self.dims)).ravel()
             filtered = found.smoothed.filtered[..., columns]
-            certainty = found.smoothed.filtered_information[..., columns, :][..., columns]
-            spread = self._spread(found.smoothed.covariance)[slots]
+            certainty = found.smoothed.filtered_information[..., columns, :][..., columns] / STEP_CAUTION
+            spread = self._spread(STEP_CAUTION * found.smoothed.covariance)[slots]
         odds = odds[:, nodes][:, :, nodes]
         believed = self._believe(odds, window, order, memory)
         if found is not None:  # what was believed of their edges before was a guess
