@@ -57,8 +57,8 @@ def springs_motion(bundle: Bundle, seed: int) -> dict[str, Tensor]:
 
 
 def team_tables(bundle: Bundle, count: int, seed: int) -> dict[str, ErrorTable]:
-    """Of states and forecasts, by the number of lost robots; of the set "fresh" of forecasts, of robots that were never
-    seen."""
+    """Of states, and of forecasts by the number of lost robots; of the set "fresh" of forecasts, where robots were
+    never seen."""
     estimator = TeamEstimator(bundle, torch.device("cpu"))
     if bundle.config.frame != "team":
         return unseen_forecasts(estimator, count, seed)

@@ -24,7 +24,7 @@ from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, load_bundle
 from siha_ros.model.captured import Captured
 from siha_ros.model.denoise import Noise
 from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_odds, graph_of, smooth
-from siha_ros.model.explain import EXPLAINED, explain
+from siha_ros.model.explain import EXPLAINED, explain, step_residual
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
@@ -50,8 +50,8 @@ STRAIGHT = "constant_velocity"  # error table of what the bundle was not made fo
 FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
 # _1, _2 at the end where that many are lost
 NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation
-RADIUS = 2.45  # of 95 % in the plane, in deviations
-STEP_CAUTION = 200.0  # the decoder's errors hang together for long, those of what is measured do not: so much less sure
+RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviations
+STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the sum of all it is so much less sure
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -175,6 +175,8 @@ class TeamEstimator:
         noise = {name: tensor.to(device) for name, tensor in bundle.arrays["noise"].items()}
         self.step_variance = noise["step_variance"]
         self.total_noise = noise["total"].tolist() if "total" in noise else None  # m^2, m^2/s^3
+        self.caution = STEP_CAUTION if "total" in noise else 1.0  # a bundle without has tables of spreads without
+        self.radius = RADIUS[self.dims]
         self.usual_roughness = float(noise["roughness"]) if "roughness" in noise else None  # m^2
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
@@ -209,26 +211,26 @@ class TeamEstimator:
         if int((~unbridged.observed[:, -1]).sum()) <= self.bundle.config.max_hidden:  # else the whole stream hiccuped
             window = unbridged
         window = _without_spikes(window, self.bundle.config.ranges.speed)
+        measured, noise = window, self._noise(window)
         unfit = self._unfit(window)
         if unfit:
-            return self._extrapolate(window, unfit, memory, began)
+            return self._extrapolate(window, unfit, noise, memory, began)
         throughout = window.observed.all(1)
         order = np.concatenate([np.flatnonzero(throughout), np.flatnonzero(~throughout)])
         missing = order[throughout.sum() :]
-        measured, noise = window, self._noise(window)
         if noise is not None:
             window = replace(window, positions=noise.smooth(window.positions, window.observed))
         seen = self._exact(window.positions[throughout])
         frame = team_frame(seen, window.dt) if self.bundle.config.frame == "team" else still_frame(seen, window.dt)
         outside = self._outside(window, frame)
         if outside:
-            return self._extrapolate(measured, outside, memory, began)
+            return self._extrapolate(measured, outside, noise, memory, began)
 
         visible = self._states(window, order[: len(order) - len(missing)], frame)
         if len(missing):
             done = self._complete(window, measured, noise, order, missing, frame, visible, memory)
             if not self._believable(done.hidden):
-                return self._extrapolate(measured, UNEXPLAINED, memory, began)
+                return self._extrapolate(measured, UNEXPLAINED, noise, memory, began)
         else:
             odds = self._believe(edge_log_odds(self.nri, visible, self._steps(noise)), window, order, memory)
             nothing = visible[:, :0]
@@ -302,11 +304,13 @@ class TeamEstimator:
             return f"an agent moves at {speed:.1f} m/s within the team, training saw up to {ranges.speed:.1f} m/s"
         return ""
 
-    def _extrapolate(self, window: Window, why: str, memory: _Memory | None, began: float) -> Estimate:
+    def _extrapolate(
+        self, window: Window, why: str, noise: Noise | None, memory: _Memory | None, began: float
+    ) -> Estimate:
         estimate = self.fallback.estimate(window)
         estimate.internal = memory  # for the time when the window is one of the bundle's again
         estimate.reason = [f"extrapolated: {why}"] * len(window.names)
-        self._deviate(estimate, window, [STRAIGHT] * len(window.names))
+        self._deviate(estimate, window, [STRAIGHT] * len(window.names), noise)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
@@ -369,18 +373,18 @@ class TeamEstimator:
         first_step = bool(own.isfinite().all())
         if first_step:
             moving[0, :, 0, self.dims :] = own
-        total = self._total(measured, memory)
-        together = self._together(window, frame, visible, total)
+        total = self._total(measured, noise, memory)
+        together = self._together(window, frame, moving, first_step, total)
         evidence = Evidence(
             seen=shown,
             guess=guess,
-            guess_variance=STEP_CAUTION * variance[None, :, None].expand(1, count, frames, -1),
+            guess_variance=self.caution * variance[None, :, None].expand(1, count, frames, -1),
             arrival=arrival,
             arrival_information=information,
-            step_variance=STEP_CAUTION * self.step_variance,
+            step_variance=self.caution * self.step_variance,
             first_step=first_step,
-            visible_variance=step_variance + (STEP_CAUTION - 1) * self.step_variance,
-            seen_variance=STEP_CAUTION * SEEN_DEVIATION**2 + unsure,
+            visible_variance=step_variance + (self.caution - 1) * self.step_variance,
+            seen_variance=self.caution * SEEN_DEVIATION**2 + unsure,
             total=together,
         )
         hidden, change, explained = start, 0.0, True
@@ -399,20 +403,27 @@ class TeamEstimator:
             spread = self._spread(smoothed.covariance)
             odds = believe(hidden)
             solved = memory is not None and all(window.names[agent] in memory.solved for agent in missing)
-            if solved and not shown.isfinite().any() and float(smoothed.residual) * STEP_CAUTION > GIVEN_UP:
+            if (
+                solved
+                and not shown.isfinite().any()
+                and (float(step_residual(self.nri, moving, hidden, odds, step_variance)) > GIVEN_UP)
+            ):
                 return self._guess(window, step_variance, order, missing, frame, visible, memory)
         return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
 
-    def _total(self, window: Window, memory: _Memory | None) -> Total | None:
+    def _total(self, window: Window, noise: Noise | None, memory: _Memory | None) -> Total | None:
         """The sum of all agents, by the frames in which all are seen."""
         if self.total_noise is None:
             return None
+        variance, drift = self.total_noise
+        if noise is not None:
+            variance = max(variance, len(window.names) * noise.variance)
         complete = window.observed.all(0)
         sums = window.positions[:, complete].sum(0)
-        return follow(None if memory is None else memory.total, window.times[complete], sums, *self.total_noise)
+        return follow(None if memory is None else memory.total, window.times[complete], sums, variance, drift)
 
     def _together(
-        self, window: Window, frame: TeamFrame, visible: Tensor, total: Total | None
+        self, window: Window, frame: TeamFrame, visible: Tensor, first_step: bool, total: Total | None
     ) -> tuple[Tensor, Tensor] | None:
         """Where the agents that are missing in some frame are together, ``[1, T, 2 P]`` and its variance, normalised:
         what the visible ones leave of the sum of all, in frames after the last one in which all are seen. None where
@@ -430,6 +441,8 @@ class TeamEstimator:
         sums = (sums - agents * self._origin(window, frame, steps)) / self.unit
         seen = np.repeat([total.variance, 2 * total.variance / window.dt**2], self.dims)  # velocities: differences
         variance = (after.sum() * variance + seen) / self.unit**2  # the error of the sum is one in all frames
+        if not first_step:  # the first velocities are those of the second frame
+            variance[0, self.dims :] = np.inf
         return self._tensor(sums)[None] - visible.sum(1), self._tensor(variance)[None]
 
     def _spread(self, covariance: Tensor) -> Array:
@@ -487,8 +500,8 @@ class TeamEstimator:
             odds = found.log_odds
             columns = (slots[:, None] * 2 * self.dims + np.arange(2 * self.dims)).ravel()
             filtered = found.smoothed.filtered[..., columns]
-            certainty = found.smoothed.filtered_information[..., columns, :][..., columns] / STEP_CAUTION
-            spread = self._spread(STEP_CAUTION * found.smoothed.covariance)[slots]
+            certainty = found.smoothed.filtered_information[..., columns, :][..., columns] / self.caution
+            spread = self._spread(self.caution * found.smoothed.covariance)[slots]
         odds = odds[:, nodes][:, :, nodes]
         believed = self._believe(odds, window, order, memory)
         if found is not None:  # what was believed of their edges before was a guess
@@ -728,7 +741,7 @@ class TeamEstimator:
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
-    def _deviate(self, estimate: Estimate, window: Window, tables: list[str], noise: Noise | None = None) -> None:
+    def _deviate(self, estimate: Estimate, window: Window, tables: list[str], noise: Noise | None) -> None:
         """Deviations by time since loss, from the bundle's tables of measured errors."""
         errors = self.bundle.config.errors
         straight = [errors[STRAIGHT]]
@@ -746,12 +759,12 @@ class TeamEstimator:
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         if noise is not None and estimate.spread is not None:  # which no table knows
-            times, most = 1.0, RADIUS
+            times, most = 1.0, self.radius
             if NOISY in errors:
                 times, most = (float(part[0]) for part in errors[NOISY].at(np.sqrt([noise.variance]), growing=1.0))
             width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
         deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
-        least = deviation, RADIUS * deviation
+        least = deviation, self.radius * deviation
         width, radius = np.maximum(width, least[0]), np.maximum(radius, least[1])  # none is better than what is seen
         width[window.observed], radius[window.observed] = least
         bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
@@ -766,7 +779,7 @@ class TeamEstimator:
         if noise is not None:
             steps = np.arange(1, len(ahead) + 1)
             own = np.sqrt(NOISE_CAUTION * noise.ahead(len(window.times), steps))
-            later = np.hypot(later, np.stack([own, RADIUS * own])[:, None])
+            later = np.hypot(later, np.stack([own, self.radius * own])[:, None])
         known = np.stack([width[:, -1], radius[:, -1]])
         forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
         later = np.where(seen[:, None], later, forecast)

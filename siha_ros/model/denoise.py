@@ -44,7 +44,7 @@ class Noise:
     @staticmethod
     def of(positions: Array, usual: float) -> Noise:
         """That of a window ``[A, T, P]`` (m), NaN where not seen. An agent or two that jump are no noise of all."""
-        each = roughness(positions[:, None])
+        each = roughness(positions[np.isfinite(np.diff(positions, n=3, axis=1)).any((1, 2)), None])
         found = min(float(roughness(positions)), ODD * float(np.median(each))) if len(each) else 0.0
         return Noise(max(0.0, found - usual) / THIRD, usual)
 

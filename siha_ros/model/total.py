@@ -12,7 +12,7 @@ frame that moves straight on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ FEWEST = 5  # frames that a sum is taken from
 LEAST = 1e-4  # m, deviation of what is seen of a sum in a frame
 UNKNOWN = 1e3  # deviation of a sum before any frame: m, m/s
 SURPRISING = 5.0  # deviations from what was expected, by which something else has acted
-NOTICED = 3.0  # deviations of an acceleration, by which it is one
+NOTICED = 4.0  # deviations by which the second half of some frames is not where the first half leads
+MEDIAN = 0.455  # of the square of a normal number
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,19 @@ def follow(total: Total | None, times: Array, positions: Array, variance: float,
     expected is taken anew from there on."""
     if total is None:
         return _begin(times, positions, variance, drift)
-    for frame in np.flatnonzero(times > total.time + 1e-6):
-        total = total.at(float(times[frame]))
-        if not total.expects(positions[frame]):
-            return _begin(times[frame:], positions[frame:], variance, drift)
-        total = total.seen(positions[frame])
+    total = replace(total, variance=max(total.variance, variance), drift=max(total.drift, drift))
+    for time, position in zip(times, positions, strict=True):
+        if time <= total.time + 1e-6:
+            continue
+        total = total.at(float(time))
+        total = total.seen(position) if total.expects(position) else _anew(total, position)
     return total
+
+
+def _anew(total: Total, position: Array) -> Total:
+    """Of which nothing is known but where it is, and not well."""
+    state = np.stack([position, np.zeros_like(position)])
+    return replace(total, state=state, covariance=UNKNOWN**2 * np.eye(2)).seen(position)
 
 
 def _begin(times: Array, positions: Array, variance: float, drift: float) -> Total | None:
@@ -78,14 +86,23 @@ def _begin(times: Array, positions: Array, variance: float, drift: float) -> Tot
         return None
     since = times - times[0]
     powers = np.stack([np.ones(count), since, since**2 / 2], -1)
-    fitted = np.linalg.lstsq(powers, positions, rcond=None)[0]
-    variance = max(variance, LEAST**2, float(np.square(positions - powers @ fitted).sum(0).max()) / (count - 3))
-    acceleration = float(np.square(fitted[2]).max())  # (m/s^2)^2
-    if acceleration > NOTICED**2 * variance * np.linalg.inv(powers.T @ powers)[2, 2]:
-        drift = max(drift, 0.75 * acceleration * float(since[-1]))  # as large at the end as what it does to a position
-    start = np.stack([positions[0], np.zeros_like(positions[0])])
-    total = Total(float(times[0]), start, UNKNOWN**2 * np.eye(2), variance, drift)
-    for time, position in zip(times, positions, strict=True):
+    wiggle = np.square(positions - powers @ np.linalg.lstsq(powers, positions, rcond=None)[0]).sum(0).max() / (
+        count - 3
+    )
+    third = np.square(np.diff(positions, n=3, axis=0))
+    noise = max(variance, LEAST**2, min(float(wiggle), float(np.median(third)) / (MEDIAN * 20)))
+    # does the first half tell where the second one goes?
+    half = count // 2
+    line, begun = powers[half:, :2], powers[:half, :2]
+    missed = np.square(positions[half:] - line @ np.linalg.lstsq(begun, positions[:half], rcond=None)[0]).max(1)
+    expected = noise * (1 + np.einsum("ni,ij,nj->n", line, np.linalg.inv(begun.T @ begun), line))
+    later = times[half:] - times[half - 1]
+    noticed = missed > NOTICED**2 * expected
+    if noticed.any():
+        drift = max(drift, float((3 * missed / np.maximum(later, later[-1] / 2) ** 3)[noticed].max()))
+    total = Total(float(times[0]), np.zeros((2, positions.shape[1])), np.eye(2), max(noise, float(wiggle)), drift)
+    total = _anew(total, positions[0])
+    for time, position in zip(times[1:], positions[1:], strict=True):
         total = total.at(float(time)).seen(position)
     return total
 

@@ -362,7 +362,10 @@ def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dic
     tables = {}
     for name, trace in losses.traces.items():
         if trace.since:
-            most = np.array(trace.number) == max(trace.number)
+            number = np.array(trace.number)
+            most = number == number.max()
+            if most.sum() < LEAST_ERRORS:
+                most[:] = True
             since, error, spread = (np.array(part)[most] for part in (trace.since, trace.error, trace.spread))
             tables[name] = error_table(since, error, places, spread)
     if "siha" not in tables:
@@ -374,7 +377,7 @@ def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dic
 
 def noise_table(noisy: Mapping[float, Losses]) -> ErrorTable:
     """Errors of siha in units of the spread that it predicted, by the deviation (m) of the noise that positions were
-    seen with, in place of seconds. Neither column falls with it."""
+    seen with, in place of seconds. Neither column falls with it. Raises ValueError where there are too few."""
     rows = []
     for deviation, losses in sorted(noisy.items()):
         trace = losses.traces["siha"]
@@ -383,6 +386,8 @@ def noise_table(noisy: Mapping[float, Losses]) -> ErrorTable:
         if len(ratio) >= LEAST_ERRORS:
             width, radius = np.quantile(np.abs(ratio), 0.6827), np.quantile(np.linalg.norm(ratio, axis=-1), 0.95)
             rows.append((deviation, width, radius))
+    if not rows:
+        raise ValueError(f"noise_table: no noise has {LEAST_ERRORS} errors, run more losses")
     deviations, width, radius = np.array(rows).T
     return ErrorTable(
         deviations.tolist(),
