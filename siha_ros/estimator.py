@@ -22,7 +22,7 @@ from torch import Tensor
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, load_bundle
 from siha_ros.model.captured import Captured
-from siha_ros.model.denoise import Noise
+from siha_ros.model.denoise import THIRD, Noise, roughness
 from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_odds, graph_of, smooth
 from siha_ros.model.explain import EXPLAINED, explain, step_residual
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
@@ -53,6 +53,7 @@ NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds
 RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviations
 STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the sum of all it is so much less sure
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
+PUSHED = 100.0  # times the usual roughness, of an agent that is moved by something else than the others
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -412,9 +413,14 @@ class TeamEstimator:
         return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
 
     def _total(self, window: Window, noise: Noise | None, memory: _Memory | None) -> Total | None:
-        """The sum of all agents, by the frames in which all are seen."""
+        """The sum of all agents, by the frames in which all are seen. None where something else than they has acted
+        on those that are seen in the whole window."""
         if self.total_noise is None:
             return None
+        if self.usual_roughness is not None:
+            usual = self.usual_roughness + (0.0 if noise is None else THIRD * noise.variance)
+            if (roughness(window.positions[window.observed.all(1)][:, None]) > PUSHED * usual).any():
+                return None
         variance, drift = self.total_noise
         if noise is not None:
             variance = max(variance, len(window.names) * noise.variance)

@@ -357,6 +357,26 @@ def test_a_sum_that_does_not_go_straight_does_no_harm(by_hand):
     assert found.mean() < 1.05 * without.mean()
 
 
+def test_a_robot_that_is_moved_by_hand_during_a_loss_moves_nobody_else(shipped):
+    """It takes its share of the sum along."""
+
+    class Moved(Team):
+        def at(self, times):
+            where = super().at(times)
+            where[5] += 0.3 * np.clip((np.atleast_1d(times) - 22.0) / 0.5, 0, 1)[:, None]
+            return where
+
+    errors, stated = [], []
+    for case in (shipped, without(shipped, "total")):
+        times = 20.0 + case.dt * np.arange(-2, 40, 2)
+        estimates = case.run(Moved(5, 0.1), times, [(2, 20.0, 99.0)])[1:]
+        errors.append([off(Team(5, 0.1), estimate, [2])[0] for estimate in estimates])
+        stated.append([estimate.position_95[2, -1] for estimate in estimates])
+    assert max(errors[0][:9]) < 0.01  # until then the sum tells all; half a second after it, nothing
+    np.testing.assert_allclose(errors[0][14:], errors[1][14:], atol=0.01)
+    assert (np.array(errors[0][14:]) < stated[0][14:]).all()
+
+
 def test_after_all_are_seen_again_a_sum_is_taken_anew(by_hand):
     """Or what pushes a robot while it is gone would be held against it for ever."""
     case, team = with_sum(by_hand), by_hand.team(5)

@@ -61,9 +61,10 @@ class Noise:
         for number, seen in enumerate(masks):
             if seen.sum() < 4:
                 continue
-            rows = np.flatnonzero(which.ravel() == number)
+            part = np.ix_(np.flatnonzero(which.ravel() == number), np.flatnonzero(seen))
             weight = self.spread(seen)[np.ix_(seen, seen)] / self.variance
-            smoothed[np.ix_(rows, np.flatnonzero(seen))] = weight @ positions[np.ix_(rows, np.flatnonzero(seen))]
+            middle = positions[part].mean(1, keepdims=True)  # weights add up to 1, but for rounding
+            smoothed[part] = middle + weight @ (positions[part] - middle)
         return smoothed
 
     def of_steps(self, frames: int) -> float:

@@ -84,3 +84,11 @@ def test_what_is_hardly_seen_is_left_as_it_is():
     seen, observed = np.random.default_rng(5).normal(size=(1, 12, 2)), np.zeros((1, 12), dtype=bool)
     observed[0, :3] = True
     np.testing.assert_array_equal(Noise(0.3, 0.05).smooth(seen, observed), seen)
+
+
+def test_far_from_the_origin_smoothing_is_as_good():
+    random = np.random.default_rng(7)
+    seen, observed = random.normal(0, 0.02, (1, 50, 2)), np.zeros((1, 50), dtype=bool)
+    observed[0, -4:] = True
+    noise = Noise(0.02**2, 6.5e-8)
+    np.testing.assert_allclose(noise.smooth(seen + 5e6, observed) - 5e6, noise.smooth(seen, observed), atol=1e-5)
