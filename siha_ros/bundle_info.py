@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from siha_ros.estimator import NOISY
 from siha_ros.model.bundle import BundleConfig, load_bundle
 
 
@@ -108,10 +109,11 @@ def _training(config: BundleConfig) -> list[tuple[str, str]]:
 def _errors(config: BundleConfig) -> list[str]:
     rows = []
     for name, table in config.errors.items():
-        cells = [
-            f"{seconds:g} s: {100 * width:.1f}, {100 * radius:.1f}"
-            for seconds, width, radius in zip(table.seconds, table.half_width, table.radius, strict=True)
-        ]
+        entries = zip(table.seconds, table.half_width, table.radius, strict=True)
+        if name == NOISY:  # by the size of noise, in units of the deviation that is predicted
+            cells = [f"{1e3 * noise:g} mm: {width:.2g}, {radius:.2g} times" for noise, width, radius in entries]
+        else:
+            cells = [f"{seconds:g} s: {100 * width:.1f}, {100 * radius:.1f}" for seconds, width, radius in entries]
         step = max(1, len(cells) // 5)
         rows.append((name, "; ".join(cells[:-1:step] + cells[-1:])))
     return _rows(rows)
