@@ -34,7 +34,7 @@ from offline_training.team import (
     validation_metrics,
     window_errors,
 )
-from siha_ros.estimator import Estimator, load_estimator
+from siha_ros.estimator import NOISY, Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
@@ -58,7 +58,7 @@ STEPS = {  # of each stage; HSP for the first number of hidden agents, the next 
 }
 RATE = 2.5  # estimates a second, in runs
 NOISES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # m
-NOISY = 0.2  # runs for each of them, for each run in which some are lost
+NOISY_SHARE = 0.2  # runs for each of them, for each run in which some are lost
 NEVER_SEEN = 0.4  # runs in which two agents are never seen, for each run in which some are lost
 CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 
@@ -157,7 +157,7 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
     unseen = team_losses(round(NEVER_SEEN * count), 2, "validation", (seed + 3) % APART)
     tables = error_tables(measured)
     tables |= never_seen_tables(config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
-    return tables | {"noise": noise_errors(estimator, max(4, round(NOISY * count)), seed)}
+    return tables | {NOISY: noise_errors(estimator, max(4, round(NOISY_SHARE * count)), seed)}
 
 
 def noise_errors(estimator: Estimator, count: int, seed: int) -> ErrorTable:

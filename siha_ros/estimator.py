@@ -364,7 +364,7 @@ class TeamEstimator:
             guess = take_slots(guess, align(guess, start))
             variance = (self.guess_variance[count] * frames).expand(count, -1)
         arrival, information = self._arrival(window, missing, frame, start, memory)
-        moving, shown = visible.clone(), self._states(measured, missing, frame)
+        moving, shown = visible.clone(), seen.clone() if noise is None else self._states(measured, missing, frame)
         own, unsure = self._first_velocities(window, order, frame, memory), 0.0
         shown[0, :, 0, self.dims :] = own[seen_throughout:]
         own = own[:seen_throughout]

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from siha_ros.model.denoise import THIRD
+
 Array = NDArray[np.float64]
 
 FEWEST = 5  # frames that a sum is taken from
@@ -70,14 +72,17 @@ def follow(total: Total | None, times: Array, positions: Array, variance: float,
         if time <= total.time + 1e-6:
             continue
         total = total.at(float(time))
-        total = total.seen(position) if total.expects(position) else _anew(total, position)
+        if total.expects(position):
+            total = total.seen(position)
+        else:
+            total = _anew(total.time, position, total.variance, total.drift)
     return total
 
 
-def _anew(total: Total, position: Array) -> Total:
-    """Of which nothing is known but where it is, and not well."""
+def _anew(time: float, position: Array, variance: float, drift: float) -> Total:
+    """A sum of which one frame is known."""
     state = np.stack([position, np.zeros_like(position)])
-    return replace(total, state=state, covariance=UNKNOWN**2 * np.eye(2)).seen(position)
+    return Total(time, state, UNKNOWN**2 * np.eye(2), variance, drift).seen(position)
 
 
 def _begin(times: Array, positions: Array, variance: float, drift: float) -> Total | None:
@@ -90,7 +95,7 @@ def _begin(times: Array, positions: Array, variance: float, drift: float) -> Tot
         count - 3
     )
     third = np.square(np.diff(positions, n=3, axis=0))
-    noise = max(variance, LEAST**2, min(float(wiggle), float(np.median(third)) / (MEDIAN * 20)))
+    noise = max(variance, LEAST**2, min(float(wiggle), float(np.median(third)) / (MEDIAN * THIRD)))
     # does the first half tell where the second one goes?
     half = count // 2
     line, begun = powers[half:, :2], powers[:half, :2]
@@ -100,8 +105,7 @@ def _begin(times: Array, positions: Array, variance: float, drift: float) -> Tot
     noticed = missed > NOTICED**2 * expected
     if noticed.any():
         drift = max(drift, float((3 * missed / np.maximum(later, later[-1] / 2) ** 3)[noticed].max()))
-    total = Total(float(times[0]), np.zeros((2, positions.shape[1])), np.eye(2), max(noise, float(wiggle)), drift)
-    total = _anew(total, positions[0])
+    total = _anew(float(times[0]), positions[0], max(noise, float(wiggle)), drift)
     for time, position in zip(times[1:], positions[1:], strict=True):
         total = total.at(float(time)).seen(position)
     return total
