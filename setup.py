@@ -45,7 +45,14 @@ setup(
         "tensorboard": ["tensorboard>=2.14"],  # curves of a training while it runs
         "c3d": ["ezc3d>=1.5"],  # recordings in .c3d, for siha train FOLDER
         "pypots": ["pypots>=1.0"],  # SAITS and BRITS, for siha reproduce baselines
-        "test": ["pytest>=7.4", "pytest-rerunfailures>=12", "ruff>=0.6", "mypy>=1.11", "types-PyYAML"],
+        "test": [
+            "pytest>=7.4",
+            "pytest-rerunfailures>=12",
+            "pytest-xdist>=3.5",
+            "ruff>=0.6",
+            "mypy>=1.11",
+            "types-PyYAML",
+        ],
     },
     entry_points={"console_scripts": ["siha = siha_ros.cli:main"]},
     zip_safe=False,

@@ -9,9 +9,9 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # before numpy and torch are imported
 
 import pytest  # noqa: E402
+from domains import own_domain  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
-_domains = 0
 
 
 @pytest.fixture(scope="session")
@@ -32,16 +32,14 @@ def shared_data() -> Path:
 @pytest.fixture
 def ros_domain(monkeypatch: pytest.MonkeyPatch) -> int:
     """A ROS domain that this test has to itself, heard on this machine only; the child processes inherit it."""
-    global _domains
-    _domains += 1
-    domain = 1 + (os.getpid() * 13 + _domains) % 100
+    domain = own_domain()
     monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     return domain
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long runs to `make soak`, whatever else is asked for."""
+    """Leave the long runs to `make soak`, whatever else is asked for; what runs beside what in several processes."""
     if "soak" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
@@ -49,3 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:  # a process: a second try, which the summary lists; what fails twice fails
             if item.get_closest_marker("ros") and not item.get_closest_marker("soak"):
                 item.add_marker(pytest.mark.flaky(reruns=1))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:  # what goes over DDS has limits of time, and goes one after another; the rest file by file
+            group = "ros" if item.get_closest_marker("ros") else str(item.path)
+            item.add_marker(pytest.mark.xdist_group(group))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from domains import own_domain
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ class Ear:
 
         from siha_ros.demo.publishing import RELIABLE, seconds
 
-        self.domain = random.SystemRandom().randint(1, 101)
+        self.domain = own_domain()
         self.context = rclpy.Context()
         rclpy.init(context=self.context, domain_id=self.domain)
         self.node = rclpy.create_node("demo_ear", context=self.context)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from domains import own_domain
 
 
 @pytest.fixture(scope="session")
 def peer():
-    """The test's own ROS node, in a domain of this process's own that is heard on this machine only."""
+    """The test's own ROS node, in a domain of its own that is heard on this machine only."""
     pytest.importorskip("rclpy", reason="needs ROS 2 (rclpy)")
     from node_harness import Peer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-        peer = Peer(1 + os.getpid() % 100)
+        peer = Peer(own_domain())
         yield peer
         peer.close()
 

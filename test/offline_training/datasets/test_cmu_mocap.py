@@ -241,7 +241,7 @@ def test_a_file_without_its_header_lines_is_the_same_walk():
 
 
 def test_500_frames_are_read_quickly(subject, tmp_path):
-    """From the file to positions: under 50 ms."""
+    """From the file to positions: under 50 ms where Python reads the numbers alone in 8, elsewhere by that measure."""
     skeleton = read_skeleton(subject / "35.asf")
     frames = (subject / "35_29.amc").read_text().split(":DEGREES\n")[1].splitlines()
     motion, per_frame = [], 30
@@ -250,10 +250,17 @@ def test_500_frames_are_read_quickly(subject, tmp_path):
         motion += [str(number + 1), *frames[start + 1 : start + per_frame]]
     file = tmp_path / "500.amc"
     file.write_text("\n".join(motion))
-    seconds = []
-    for _ in range(5):
-        start = time.process_time()
-        positions = joint_positions(skeleton, read_motion(file, skeleton))
-        seconds.append(time.process_time() - start)
+
+    def least_seconds(read):
+        begins = []
+        for _ in range(5):
+            begins.append((time.process_time(), read(), time.process_time()))
+        return min(end - begin for begin, _, end in begins), begins[0][1]
+
+    def numbers():
+        return [[float(word) for word in line.split()[1:]] for line in file.read_text().splitlines()]
+
+    alone, _ = least_seconds(numbers)
+    whole, positions = least_seconds(lambda: joint_positions(skeleton, read_motion(file, skeleton)))
     assert positions.shape == (31, 500, 3)
-    assert min(seconds) < 0.05
+    assert whole < alone * 50 / 8
