@@ -60,7 +60,7 @@ def _cell(lab: Lab, setting: Setting) -> Cell:
         answers = {
             "hsp_sa": network_answer("hsp_sa", nri.network, task, sa.network, True),
             "hsp_sa_long": unguided_answer(lab, setting, task),
-            "siha_paper": network_answer("siha", nri.network, task, lambda visible: refinement(visible).hidden, True),
+            "siha_paper": network_answer("siha", nri.network, task, refinement, True),
             "oracle": network_answer("oracle", nri.network, task, oracle.network, True, given=edges),
         }
         costs: dict[str, Trained[Any]] = {"nri": nri, "hsp_sa": sa, "hsp_sg": sg, "oracle": oracle}

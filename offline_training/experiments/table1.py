@@ -1,6 +1,8 @@
 """``siha reproduce table1``: the paper's main table. Three systems, 5 visible and 1 to 5 hidden agents; visible-only
 NRI, HSP-sa and SIHA; each cell beside the paper's number, and NRI with nobody hidden, the ceiling of the graph.
 
+SIHA, steady is the same networks by :class:`Refinement`'s own way.
+
 HSP-sg goes on from the weights of HSP-sa, so SIHA has seen more samples. On Springs with up to 3 hidden agents a
 control tells what those alone bring: the same training, but no head looks at the graph.
 """
@@ -20,11 +22,12 @@ from siha_ros.model.refinement import Refinement
 from siha_ros.replay.evaluate import Answer, Task, network_answer, network_answers
 
 METHODS = {"nri_visible": "NRI", "hsp_sa": "HSP-sa", "siha_paper": "SIHA"}
-METHODS |= {"hsp_sa_long": "HSP-sa, as long as SIHA", "nri_complete": "NRI, none hidden"}
+METHODS |= {"siha_steady": "SIHA, steady", "hsp_sa_long": "HSP-sa, as long as SIHA", "nri_complete": "NRI, none hidden"}
 MODELS = {  # that the figures of a method stand on
     "nri_visible": ("nri_visible",),
     "hsp_sa": ("nri", "hsp_sa"),
     "siha_paper": ("nri", "hsp_sa", "hsp_sg"),
+    "siha_steady": ("nri", "hsp_sa", "hsp_sg"),
     "hsp_sa_long": ("nri", "hsp_sa", "hsp_sa_long"),
     "nri_complete": ("nri",),
 }
@@ -42,6 +45,7 @@ GAPS = {"mse_hsp_mean": "MSE_HSP", "acc_vv": "V-V %", "acc_vh": "V-H %"}
 # found a little, but nothing to guide by
 CHANCE = 55.0
 PAIRS = (("hsp_sa", "nri_visible"), ("siha_paper", "nri_visible"), ("siha_paper", "hsp_sa"))
+STEADY_PAIRS = (("siha_steady", "hsp_sa"), ("siha_steady", "siha_paper"))
 CONTROL_PAIRS = (("siha_paper", "hsp_sa_long"), ("hsp_sa_long", "hsp_sa"))
 CONTROLLED = {"table1": (1, 2, 3), "seeds": (3,)}  # numbers of hidden agents on Springs that have the control
 PAPER: dict[str, list[str]] = {  # of the paper's table: by hidden count NRI, HSP-sa, SIHA in each column
@@ -88,6 +92,12 @@ def cell(lab: Lab, setting: Setting, experiment: str = "table1") -> Cell:
         }
         task = lab.task(setting)
         answers = network_answers({name: model.network for name, model in models.items()}, ROUNDS, task, progress=True)
+        pairs = PAIRS + CONTROL_PAIRS * controlled
+        if experiment == "table1":
+            nri, sa, sg = lab.nri(setting).network, lab.hsp_sa(setting).network, lab.hsp_sg(setting).network
+            steady = Refinement(sa, sg, nri, ROUNDS, steady=True)
+            answers["siha_steady"] = network_answer("siha_steady", nri, task, steady, True)
+            pairs += STEADY_PAIRS
         if controlled:
             models["hsp_sa_long"] = lab.hsp_sg(setting, UNGUIDED)
             answers["hsp_sa_long"] = unguided_answer(lab, setting, task)
@@ -97,7 +107,7 @@ def cell(lab: Lab, setting: Setting, experiment: str = "table1") -> Cell:
             "seed": setting.seed,
             "costs": {name.removesuffix(f"_{setting.hidden}"): model.cost for name, model in models.items()},
             "methods": all_figures(answers, task, space_of(setting)),
-            "differences": differences(answers, task, PAIRS + CONTROL_PAIRS * controlled),
+            "differences": differences(answers, task, pairs),
         }
 
     needs = lab.needs(setting, "nri", "nri_visible", "hsp_sa", "hsp_sg")
@@ -110,7 +120,7 @@ def unguided_answer(lab: Lab, setting: Setting, task: Task) -> Answer:
     """What HSP-sa says that was trained for as long as SIHA; its only round gives it a graph that it does not see."""
     nri = lab.nri(setting).network
     alone = Refinement(lab.hsp_sa(setting).network, lab.hsp_sg(setting, UNGUIDED).network, nri, rounds=1)
-    return network_answer("hsp_sa_long", nri, task, lambda visible: alone(visible).hidden, True)
+    return network_answer("hsp_sa_long", nri, task, alone, True)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:

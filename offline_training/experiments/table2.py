@@ -253,7 +253,7 @@ def answers_of(found: BodyModels, task: Task) -> dict[str, Answer]:
     return {
         "nri_visible": network_answer("nri_visible", found.nri_visible.network, alone, None, True),
         "hsp_sa": network_answer("hsp_sa", nri, task, sa, True, ordered=True),
-        "siha_paper": network_answer("siha", nri, task, lambda seen: refinement(seen).hidden, True, ordered=True),
+        "siha_paper": network_answer("siha", nri, task, refinement, True, ordered=True),
         "nri_complete": network_answer("nri_complete", nri, task, None, True),
     }
 

@@ -24,7 +24,7 @@ from siha_ros.model.bundle import Bundle, BundleConfig
 from siha_ros.model.frame import Scale, team_frame
 from siha_ros.model.hidden_state import HiddenStatePredictor, align, take_slots
 from siha_ros.model.nri import NRI
-from siha_ros.model.refinement import Refinement
+from siha_ros.model.refinement import Refined, Refinement
 from siha_ros.replay.bootstrap import interval
 from siha_ros.replay.metrics import edge_accuracy, label_permutation
 from siha_ros.replay.stated import Stated
@@ -228,13 +228,13 @@ def network_answers(
     where there is one. All treat the hidden agents as never seen."""
     count, nri = task.hidden, networks["nri"]
     assert isinstance(nri, NRI)
-    todo: dict[str, Callable[[Tensor], Tensor]] = {}
+    todo: dict[str, Callable[[Tensor], Tensor | Refined]] = {}
     hsp_sa, hsp_sg = networks.get(f"hsp_sa_{count}"), networks.get(f"hsp_sg_{count}")
     if isinstance(hsp_sa, HiddenStatePredictor):
         todo["hsp_sa"] = hsp_sa
         if isinstance(hsp_sg, HiddenStatePredictor):
             refinement = Refinement(hsp_sa, hsp_sg, nri, rounds)
-            todo["siha_paper"] = lambda visible: refinement(visible).hidden
+            todo["siha_paper"] = refinement
     answers = {name: network_answer(name, nri, task, guess, progress) for name, guess in todo.items()}
     answers["nri_complete"] = network_answer("nri_complete", nri, task, None, progress)
     visible_only = networks.get("nri_visible")
@@ -249,14 +249,14 @@ def network_answer(
     name: str,
     nri: NRI,
     task: Task,
-    guess: Callable[..., Tensor] | None,
+    guess: Callable[..., Tensor | Refined] | None,
     progress: bool = False,
     given: Tensor | None = None,
     ordered: bool = False,
 ) -> Answer:
     """Hidden trajectories by ``guess`` from the visible ones [b, V, T, D] (None: the true ones, and no answer), slots
-    put in the order of the truth unless they are ``ordered``, then graph and future by ``nri``. given: [n, ...], of
-    which each window's part goes to ``guess`` too.
+    put in the order of the truth unless they are ``ordered``, then the graph by ``nri`` unless the guess has one, and
+    the future by ``nri``. given: [n, ...], of which each window's part goes to ``guess`` too.
     """
     device = next(nri.parameters()).device
     parts: list[tuple[Tensor, ...]] = []
@@ -265,17 +265,30 @@ def network_answer(
         states = task.states[begin : begin + size]
         past = states[:, :, : task.frames].to(device)
         visible, hidden = past[:, : task.seen], past[:, task.seen :]
+        graph = None
         if guess is not None:
             found = guess(visible) if given is None else guess(visible, given[begin : begin + size].to(device))
-            hidden = found if ordered else take_slots(found, align(found, hidden))
+            guessed, graph = (found.hidden, found.graph) if isinstance(found, Refined) else (found, None)
+            if not ordered:
+                order = align(guessed, hidden)
+                guessed, graph = take_slots(guessed, order), None if graph is None else _reordered(graph, order)
+            hidden = guessed
         complete = torch.cat([visible, hidden], 1)
-        graph = nri.graph(complete)
+        graph = nri.graph(complete) if graph is None else graph
         onestep, openloop = _future(nri, graph, complete[:, :, -1], states[:, :, task.frames :].to(device), task.seen)
         parts.append((hidden.cpu(), graph.cpu(), onestep, openloop))
     answer = Answer(*(torch.cat(part) for part in zip(*parts, strict=True)))
     if guess is None:
         answer.hidden = None
     return answer
+
+
+def _reordered(graph: Tensor, order: Tensor) -> Tensor:
+    """``[B, A, A, K]``, the last agents in the order ``[B, H]``."""
+    seen = graph.shape[1] - order.shape[1]
+    agents = torch.cat([torch.arange(seen, device=order.device).expand(len(order), -1), seen + order], 1)
+    sample = torch.arange(len(order), device=order.device)[:, None, None]
+    return graph[sample, agents[:, :, None], agents[:, None, :]]
 
 
 def _chunk(task: Task) -> int:

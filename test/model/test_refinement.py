@@ -53,6 +53,38 @@ def test_refinement_is_the_paper_s_four_equations(modules, visible, rounds):
         assert (x_hid[1] - x_hid[0]).abs().max() > 0.01  # guidance does something
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_a_steady_refinement_keeps_edges_of_visible_agents_and_counts_all_rounds(modules, visible, rounds):
+    f_pre, f_sg, g_nri = modules
+    with torch.no_grad():
+        hidden = f_pre(visible)
+        graphs = [g_nri.graph(torch.cat([visible, hidden], 1))]
+        for _ in range(rounds):
+            guide = graphs[-1][..., 1].clone()
+            guide[:, :VISIBLE, :VISIBLE] = graphs[0][:, :VISIBLE, :VISIBLE, 1]
+            hidden = f_sg(visible, guide)
+            graphs.append(g_nri.graph(torch.cat([visible, hidden], 1)))
+    product = torch.stack(graphs).prod(0) ** (1 / len(graphs))
+    mean = product / product.sum(-1, keepdim=True).clamp_min(1e-12)
+    refined = Refinement(*modules, rounds, steady=True)(visible)
+    assert torch.equal(refined.hidden, hidden)
+    assert torch.allclose(refined.graph, mean, atol=1e-5)
+    assert not refined.graph.diagonal(dim1=1, dim2=2).any()
+    assert rounds == 0 or (mean - graphs[-1]).abs().max() > 1e-3
+
+
+def test_a_settled_sample_of_a_steady_refinement_counts_its_own_rounds(modules, visible):
+    """Each of a batch as it would be alone, those that settle early too; graphs that are sure of all give numbers."""
+    refinement = Refinement(*modules, rounds=6, steady=True)
+    together = refinement(visible, tolerance=1e-3)
+    alone = [refinement(visible[one : one + 1], tolerance=1e-3) for one in range(3)]
+    assert len({one.rounds for one in alone}) > 1
+    assert torch.allclose(together.graph, torch.cat([one.graph for one in alone]), atol=1e-4)
+    modules[2].config.argmax_graph = True
+    sure = refinement(visible).graph
+    assert torch.isfinite(sure).all() and torch.allclose(sure.sum(-1) + torch.eye(VISIBLE + HIDDEN), torch.ones(1))
+
+
 def test_five_rounds_by_default(modules, visible):
     assert Refinement(*modules)(visible).rounds == 5
 

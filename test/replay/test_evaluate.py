@@ -9,7 +9,10 @@ from small_team import AGENTS, FRAMES, HORIZON, save_small_team
 
 from siha_ros.baselines import Hold
 from siha_ros.estimator import load_estimator
-from siha_ros.replay.evaluate import Answer, Task, accuracies, evaluate, figures, unknowable
+from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align
+from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.refinement import Refinement
+from siha_ros.replay.evaluate import Answer, Task, accuracies, evaluate, figures, network_answer, unknowable
 from siha_ros.replay.windows import Recording
 from siha_ros.window.completion import complete
 from siha_ros.window.grid import backward_difference
@@ -179,3 +182,22 @@ def test_agents_never_seen_that_nothing_explains_are_completed_by_the_papers_loo
     monkeypatch.setattr("siha_ros.estimator.EXPLAINED", -1.0)
     methods = evaluate(estimator.bundle, recording(), HIDDEN, {"siha": estimator}, data="", seed=0)["methods"]
     assert np.isclose(methods["siha"]["mse_hsp_mean"], methods["siha_paper"]["mse_hsp_mean"], rtol=1e-3)
+
+
+def test_a_guess_that_comes_with_its_graph_keeps_it_in_the_order_of_the_truth():
+    """Of the paper's refinement that graph is NRI's on the guess, whatever order its slots have."""
+    torch.manual_seed(3)
+    size = {"frames": 6, "features": 4}
+    nri = NRI(NRIConfig(**size, encoder_width=16, decoder_width=16)).eval()
+    hsp_sa = HiddenStatePredictor(HSPConfig(**size, hidden=3, width=16)).eval()
+    hsp_sg = HiddenStatePredictor(HSPConfig(**size, hidden=3, width=16, alphas=list(PAPER_ALPHAS))).eval()
+    refinement = Refinement(hsp_sa, hsp_sg, nri, 2)
+    task = Task(torch.randn(20, 7, 8, 4), None, 3, 0, 6, True)
+    with_graph = network_answer("", nri, task, refinement)
+    without = network_answer("", nri, task, lambda visible: refinement(visible).hidden)
+    orders = align(refinement(task.states[:, :4, :6]).hidden, task.states[:, 4:, :6])
+    assert len(orders.unique(dim=0)) > 2
+    for name in ("hidden", "graph", "onestep", "openloop"):
+        assert torch.allclose(getattr(with_graph, name), getattr(without, name), atol=1e-5)
+    steady = network_answer("", nri, task, Refinement(hsp_sa, hsp_sg, nri, 2, steady=True))
+    assert (steady.graph - without.graph).abs().max() > 1e-3
