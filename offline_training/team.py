@@ -37,6 +37,7 @@ Windows: TypeAlias = TeamWindows | StateWindows
 CHUNK = 250  # windows that are looked at together
 SOLVED_FROM = 200  # windows in which trajectories that explain the others are looked for
 FEWEST_WINDOWS = 30  # that say how large errors are
+FEWEST_CACHED = 50_000  # windows in HSP-sg's fixed set, where there are as many
 NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
 
 
@@ -261,8 +262,11 @@ def fit_hsp_sg(
     scale: float,
     seed: int,
 ) -> None:
-    """The stage hsp_sg for the last ``hidden`` agents. scale: multiplies its schedule, that of the cache too."""
-    visible = data.agents - hidden
+    """The stage hsp_sg for the last ``hidden`` agents. scale: multiplies its schedule, that of the cache too, whose
+    fixed set holds no more windows than the schedule draws."""
+    visible, schedule = data.agents - hidden, plan.schedule("hsp_sg", scale)
+    whole = min(plan.cached, len(data))
+    count = min(whole, max(FEWEST_CACHED, schedule.steps * plan.hsp_batch))  # graphs that are never drawn take time
     train_hsp_sg(
         name,
         folder,
@@ -270,13 +274,13 @@ def fit_hsp_sg(
         sa,
         nri,
         partial(_fixed_set, data, visible, plan.rotate),
-        min(plan.cached, len(data)),
+        count,
         validation.states(slice(None), visible)[: plan.checks],
-        plan.schedule("hsp_sg", scale),
+        schedule,
         visible=visible,
         batch=plan.hsp_batch,
-        warmup_epochs=plan.warmup_epochs * scale,
-        refresh_epochs=plan.refresh_epochs * scale,
+        warmup_epochs=plan.warmup_epochs * scale * whole / count,
+        refresh_epochs=plan.refresh_epochs * scale * whole / count,
         rounds=plan.rounds,
         ordered=plan.ordered,
         seed=seed,
