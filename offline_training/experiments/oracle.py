@@ -136,7 +136,7 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
             costs = [result["costs"][model] for model in MODELS[method]]
             rows.append([result["system"], str(result["hidden"]), title, *found, budget(costs)])
         who = [result["system"], str(result["hidden"])]
-        apart += [[*who, *row] for row in difference_rows(result["differences"], list(GAPS))]
+        apart += [[*who, *row] for row in difference_rows(result["differences"], list(GAPS), METHODS)]
     groups = [f"{one['system']} {one['hidden']}" for one in results]
     found_of = {name: [one["methods"][name] for one in results] for name in METHODS}
     bars(

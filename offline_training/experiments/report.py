@@ -46,14 +46,23 @@ def budget(costs: Sequence[Mapping[str, Any]]) -> str:
     return f"{samples / 1000:.0f} k, {minutes:.1f} min"
 
 
-def difference_rows(differences: Mapping[str, Mapping[str, Sequence[float]]], names: Sequence[str]) -> list[list[str]]:
+def difference_rows(
+    differences: Mapping[str, Mapping[str, Sequence[float]]], names: Sequence[str], titles: Mapping[str, str]
+) -> list[list[str]]:
     """A row for each pair of methods of :func:`offline_training.experiments.measure.differences`, with the figures
-    ``names``."""
+    ``names``: mean [95 % interval], percentages to two decimals. titles: of the methods."""
     rows = []
     for pair, gaps in differences.items():
-        found = [{name: gaps[name][0], f"{name}_ci": gaps[name][1:]} if name in gaps else {} for name in names]
-        rows.append([pair.replace("siha_paper", "SIHA"), *(map(figure, found, names))])
+        found = [_gap(gaps.get(name), name.startswith("acc")) for name in names]
+        rows.append([" - ".join(titles[method] for method in pair.split(" - ")), *found])
     return rows
+
+
+def _gap(gap: Sequence[float] | None, percent: bool) -> str:
+    if gap is None:
+        return "-"
+    mean, *bounds = (f"{value:.2f}" if percent else short(value) for value in gap)
+    return f"{mean} [{', '.join(bounds)}]" if bounds else mean  # of one trial there is no interval
 
 
 def bars(

@@ -96,7 +96,7 @@ def paired(runs: Sequence[Mapping[str, Mapping[str, Sequence[float]]]]) -> list[
     runs."""
     rows = []
     for pair in runs[0]:
-        row = [pair.replace("siha_paper", "SIHA")]
+        row = [" - ".join(table1.METHODS[method] for method in pair.split(" - "))]
         for name in GAPS:
             values = [run[pair][name][0] for run in runs if name in run[pair]]
             below = f", {sum(value < 0 for value in values)} of {len(values)}" if values else ""

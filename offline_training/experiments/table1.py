@@ -139,7 +139,7 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
             row += [figure(found, column) for column in OPEN_LOOP]
             row.append(budget([result["costs"][model] for model in MODELS[method]]))
             rows.append([system, str(hidden), title, *row])
-        apart += [[system, str(hidden), *row] for row in difference_rows(result["differences"], list(GAPS))]
+        apart += [[system, str(hidden), *row] for row in difference_rows(result["differences"], list(GAPS), METHODS)]
     names = [f"{one['system']} {one['hidden']}" for one in ordered]
     complete = [one["methods"]["nri_complete"]["acc_vv"] for one in ordered]
     guessing = [name for name, right in zip(names, complete, strict=True) if right < CHANCE]

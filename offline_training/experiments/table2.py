@@ -331,7 +331,7 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
     rows, apart = [], []
     for result in results:
         who = [result["subject"], result["limb"]]
-        apart += [[*who, *row] for row in difference_rows(result["differences"], list(GAPS))]
+        apart += [[*who, *row] for row in difference_rows(result["differences"], list(GAPS), METHODS)]
         paper = PAPER.get(f"{result['subject']}_{result['limb']}", ["- - -"] * len(METHODS))
         for (method, title), theirs in zip(METHODS.items(), paper, strict=True):
             numbers = [_plain(text) for text in theirs.split()] + [None, None]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from offline_training.config import load_config
-from offline_training.experiments import queue, table2
+from offline_training.experiments import queue, table1, table2
 from offline_training.experiments.lab import FRAMES, UNGUIDED, VISIBLE
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
@@ -38,8 +38,13 @@ def test_the_main_table(tiny_lab, tiny_options):
     text = run(tiny_lab, tiny_options, "table1")["table1"]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| springs")]
     (result,) = results(tiny_lab, "table1")
-    assert [row[2] for row in rows[:5]] == ["NRI", "HSP-sa", "SIHA", "HSP-sa, as long as SIHA", "NRI, none hidden"]
-    assert [row[2] for row in rows[-2:]] == ["SIHA - hsp_sa_long", "hsp_sa_long - hsp_sa"]
+    assert [row[2] for row in rows[:6]] == list(table1.METHODS.values())
+    assert [row[2] for row in rows[-4:]] == [
+        "SIHA - HSP-sa, as long as SIHA",
+        "HSP-sa, as long as SIHA - HSP-sa",
+        "SIHA, steady - HSP-sa",
+        "SIHA, steady - SIHA",
+    ]
     control, guided = result["costs"]["hsp_sa_long"], result["costs"]["hsp_sg"]
     assert control["samples_seen"] == guided["samples_seen"] and control["model"] != guided["model"]
     assert rows[0][3] == "- (-)" and rows[2][3].endswith("(2.1e-3)") and rows[0][6].endswith("(89.7)")
@@ -141,7 +146,7 @@ def test_runs_from_other_seeds(tiny_lab, tiny_options, monkeypatch):
     text = run(tiny_lab, tiny_options, "seeds")["seeds"]
     found = [result["methods"]["hsp_sa"]["mse_hsp_mean"] for result in results(tiny_lab, "seeds")]
     assert len(set(found)) == 2 and "| springs | SIHA | 2 | " in text and "(4.9e-3±6.7e-5)" in text
-    assert "| springs | SIHA - hsp_sa_long | " in text
+    assert "| springs | SIHA - HSP-sa, as long as SIHA | " in text
 
 
 def test_an_unknown_number(tiny_lab, tiny_options):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from offline_training.experiments import alphas, count, encoders, seeds, table2, unmodeled, unsupervised
+from offline_training.experiments import alphas, count, encoders, seeds, table1, table2, unmodeled, unsupervised
 from offline_training.experiments.count import chosen
 from offline_training.experiments.focus import focus_edges
 from offline_training.experiments.lab import Space
@@ -32,7 +32,7 @@ def test_differences_are_those_of_the_same_run():
         {"siha_paper - hsp_sa": {"mse_hsp_mean": [gap, 0.0, 0.0], "acc_vv": [percent, 0.0, 0.0]}}
         for gap, percent in ((-0.002, 1.0), (-0.004, 3.0), (0.0, -1.0))
     ]
-    assert seeds.paired(runs) == [["SIHA - hsp_sa", "-2.0e-3±2.0e-3, 2 of 3", "1.0±2.0, 1 of 3", "-"]]
+    assert seeds.paired(runs) == [["SIHA - HSP-sa", "-2.0e-3±2.0e-3, 2 of 3", "1.0±2.0, 1 of 3", "-"]]
 
 
 def test_numbers_as_they_are_written():
@@ -47,7 +47,7 @@ def test_numbers_as_they_are_written():
     assert figure(hsp, "mse_hsp_mean", "0.1") == "5.0e-1, median 1.0e-2 (0.1)"
     assert budget([{"samples_seen": 1500, "minutes": 0.25}, {"samples_seen": 500, "minutes": 1.0}]) == "2 k, 1.2 min"
     gaps = {"siha_paper - hsp_sa": {"acc_vv": [1.25, 0.5, 2.0]}}
-    assert difference_rows(gaps, ["acc_vv", "acc_vh"]) == [["SIHA - hsp_sa", "1.2 [0.5, 2.0]", "-"]]
+    assert difference_rows(gaps, ["acc_vv", "acc_vh"], table1.METHODS) == [["SIHA - HSP-sa", "1.25 [0.50, 2.00]", "-"]]
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
 
 
