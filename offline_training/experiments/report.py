@@ -72,9 +72,11 @@ def bars(
     series: Mapping[str, Sequence[float | None]],
     intervals: Mapping[str, Sequence[Sequence[float] | None]] | None = None,
     log: bool = True,
+    bottom: float | None = None,
 ) -> None:
-    """A bar for each series in each group, with intervals where they are given; nothing where there is no value."""
-    drawing = Figure(figsize=(2 + 1.6 * max(1, len(groups)), 3.2), layout="tight")
+    """A bar for each series in each group, with intervals where they are given; nothing where there is no value. log:
+    a logarithmic axis. bottom: where the axis begins."""
+    drawing = Figure(figsize=(4 + 1.6 * max(1, len(groups)), 3.2), layout="tight")
     FigureCanvasAgg(drawing)
     axis = drawing.subplots()
     width = 0.8 / max(1, len(series))
@@ -89,6 +91,7 @@ def bars(
     axis.set(title=title, xticks=range(len(groups)), xticklabels=groups)
     if log:
         axis.set_yscale("log")
-    axis.legend(fontsize=8)
+    axis.set_ylim(bottom=bottom)
+    axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     path.parent.mkdir(parents=True, exist_ok=True)
     drawing.savefig(path, dpi=120)
