@@ -21,7 +21,7 @@ lint: setup
 	@$(RUN) mypy
 
 test: lint
-	@$(RUN) python -m pytest -n 2 --dist loadgroup
+	@$(RUN) python -m pytest -n 2
 
 soak: setup
 	@$(RUN) python -m pytest -m soak

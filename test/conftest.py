@@ -39,7 +39,7 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long runs to `make soak`, whatever else is asked for; what runs beside what in several processes."""
+    """Leave the long runs to `make soak`, whatever else is asked for."""
     if "soak" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("soak")])
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
@@ -47,7 +47,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:  # a process: a second try, which the summary lists; what fails twice fails
             if item.get_closest_marker("ros") and not item.get_closest_marker("soak"):
                 item.add_marker(pytest.mark.flaky(reruns=1))
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:  # what goes over DDS has limits of time, and goes one after another; the rest file by file
-            group = "ros" if item.get_closest_marker("ros") else str(item.path)
-            item.add_marker(pytest.mark.xdist_group(group))
