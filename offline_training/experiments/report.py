@@ -54,8 +54,13 @@ def difference_rows(
     rows = []
     for pair, gaps in differences.items():
         found = [_gap(gaps.get(name), name.startswith("acc")) for name in names]
-        rows.append([" - ".join(titles[method] for method in pair.split(" - ")), *found])
+        rows.append([pair_title(pair, titles), *found])
     return rows
+
+
+def pair_title(pair: str, titles: Mapping[str, str]) -> str:
+    """A pair of methods, "A - B", by their titles."""
+    return " - ".join(titles[method] for method in pair.split(" - "))
 
 
 def _gap(gap: Sequence[float] | None, percent: bool) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from offline_training.experiments import table1
 from offline_training.experiments.cells import Cell, Options
 from offline_training.experiments.lab import Lab
-from offline_training.experiments.report import bars, budget, short, table
+from offline_training.experiments.report import bars, budget, pair_title, short, table
 from offline_training.experiments.table1 import COLUMNS, GAPS, MODELS
 
 RUNS, HIDDEN, SHARE = 5, 3, 1 / 3
@@ -96,7 +96,7 @@ def paired(runs: Sequence[Mapping[str, Mapping[str, Sequence[float]]]]) -> list[
     runs."""
     rows = []
     for pair in runs[0]:
-        row = [" - ".join(table1.METHODS[method] for method in pair.split(" - "))]
+        row = [pair_title(pair, table1.METHODS)]
         for name in GAPS:
             values = [run[pair][name][0] for run in runs if name in run[pair]]
             below = f", {sum(value < 0 for value in values)} of {len(values)}" if values else ""

@@ -66,16 +66,17 @@ class Refinement:
         that the loop can be recorded: rounds in which no sample changes any more are made, and change nothing."""
         hidden = self.hsp_sa(visible, names=names)
         graph = self.nri.graph(torch.cat([visible, hidden], 1))
-        between, evidence = graph[:, : visible.shape[1], : visible.shape[1]], _log(graph)
         moved, going = torch.zeros_like(hidden), torch.ones_like(hidden[:, :1, :1, :1], dtype=torch.bool)
-        looked = torch.ones_like(going, dtype=graph.dtype)  # graphs in the evidence
         done, change = torch.zeros_like(hidden[0, 0, 0, 0]), torch.zeros_like(hidden[0, 0, 0, 0])
+        if self.steady:
+            between = graph[:, : visible.shape[1], : visible.shape[1], GUIDING_TYPE]
+            evidence, looked = _log(graph), torch.ones_like(going, dtype=graph.dtype)  # and how many graphs it is of
         for _ in range(self.rounds):
             previous = graph
             guide = previous[..., GUIDING_TYPE]
             if self.steady:
                 guide = guide.clone()
-                guide[:, : visible.shape[1], : visible.shape[1]] = between[..., GUIDING_TYPE]
+                guide[:, : visible.shape[1], : visible.shape[1]] = between
             refined = self.hsp_sg(visible, guide, names=names)
             moved = torch.where(going, refined - hidden, moved)
             hidden = torch.where(going, refined, hidden)
