@@ -30,6 +30,7 @@ from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
+from siha_ros.model.team_linear import TeamLinear
 from siha_ros.model.total import measure_total
 from siha_ros.replay.losses import error_table
 
@@ -326,12 +327,13 @@ def measure_noise(modules: TeamModules, validation: TeamWindows) -> dict[str, Te
 
 def motion_noise(validation: TeamWindows) -> dict[str, Tensor]:
     """Of complete validation windows: how straight the sum of all agents goes, variance (m^2) and drift (m^2/s^3); how
-    roughly agents move (m^2)."""
+    roughly agents move (m^2); kernel ``[T, T]`` of :class:`TeamLinear` (m^2)."""
     states = validation.states(slice(None), validation.agents)[:, :, : validation.history]
     positions = validation.scale.split(states)[0].double().numpy()
     return {
         "total": torch.tensor(measure_total(positions, validation.dt)),
         "roughness": torch.tensor(usual_roughness(positions)),
+        "kernel": torch.from_numpy(TeamLinear.fit(positions).kernel),
     }
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -29,6 +30,7 @@ from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
+from siha_ros.model.team_linear import TeamLinear
 from siha_ros.model.total import Total, follow
 from siha_ros.resources import bundle_path
 from siha_ros.straight_line import straight_line_errors
@@ -54,6 +56,7 @@ RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviat
 STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the sum of all it is so much less sure
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
 PUSHED = 100.0  # times the usual roughness, of an agent that is moved by something else than the others
+NEWS = 1e-3  # share of a variance that what was seen must take away to be told from rounding
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
 
@@ -152,6 +155,16 @@ class _Completion:
     total: Total | None = None
 
 
+@dataclass
+class _Linear:
+    """The linear path of the agents that are missing in some frame, normalised ``[1, n, T, 2 P]``: states and their
+    variance; news: the information in the frames in which they were seen, beside what the others and the sum say."""
+
+    states: Tensor
+    variance: Tensor
+    news: Tensor
+
+
 class TeamEstimator:
     """Like agents, in the plane or in space.
 
@@ -178,6 +191,7 @@ class TeamEstimator:
         self.total_noise = noise["total"].tolist() if "total" in noise else None  # m^2, m^2/s^3
         self.caution = STEP_CAUTION if "total" in noise else 1.0  # a bundle without has tables of spreads without
         self.radius = RADIUS[self.dims]
+        self.linear = TeamLinear(noise["kernel"].cpu().double().numpy()) if "kernel" in noise else None
         self.usual_roughness = float(noise["roughness"]) if "roughness" in noise else None  # m^2
         self.guess_variance = {count: noise[f"guess_variance_{count}"] for count in counts}
         self.refinements = {
@@ -334,6 +348,8 @@ class TeamEstimator:
         step_variance = self._steps(noise)
         seen = self._states(window, missing, frame)
         start, known = self._start(window, missing, frame, seen, memory)
+        total = self._total(measured, noise, memory)
+        linear = None if total is None else self._linear(measured, missing, frame, total)
         fresh = memory is None or not known.all()
         refinement = self.refinements.get(count)
 
@@ -343,7 +359,12 @@ class TeamEstimator:
 
         if not known.any():
             return self._guess(window, step_variance, order, missing, frame, visible, memory)
-        if memory is None:  # the steps between frames in which all are seen: what fills the gaps knows no springs
+        if memory is None and linear is not None:
+            start = torch.where(seen.isfinite(), start, linear.states)
+            gaps = linear.variance.masked_fill(seen.isfinite(), 0) / step_variance
+            clear = 1 / (1 + gaps.amax((0, 1, 3)))
+            odds = believe(start, torch.minimum(clear[1:-1], clear[2:]))
+        elif memory is None:  # the steps between frames in which all are seen: what fills the gaps knows no springs
             complete = np.asarray(window.observed.all(axis=0))
             odds = believe(start, self._tensor(complete[1:-1] & complete[2:]))
         else:
@@ -363,6 +384,10 @@ class TeamEstimator:
             guess = refinement.hsp_sg(visible, torch.sigmoid(odds))
             guess = take_slots(guess, align(guess, start))
             variance = (self.guess_variance[count] * frames).expand(count, -1)
+        trust = (1 / variance[None, :, None]).expand(1, count, frames, -1)
+        if linear is not None:
+            guess = (trust * guess + linear.news * linear.states) / (trust + linear.news)
+            trust = trust + linear.news
         arrival, information = self._arrival(window, missing, frame, start, memory)
         moving, shown = visible.clone(), seen.clone() if noise is None else self._states(measured, missing, frame)
         own, unsure = self._first_velocities(window, order, frame, memory), 0.0
@@ -374,12 +399,11 @@ class TeamEstimator:
         first_step = bool(own.isfinite().all())
         if first_step:
             moving[0, :, 0, self.dims :] = own
-        total = self._total(measured, noise, memory)
         together = self._together(window, frame, moving, first_step, total)
         evidence = Evidence(
             seen=shown,
             guess=guess,
-            guess_variance=self.caution * variance[None, :, None].expand(1, count, frames, -1),
+            guess_variance=self.caution / trust,
             arrival=arrival,
             arrival_information=information,
             step_variance=self.caution * self.step_variance,
@@ -411,6 +435,30 @@ class TeamEstimator:
             ):
                 return self._guess(window, step_variance, order, missing, frame, visible, memory)
         return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
+
+    def _linear(self, window: Window, missing: NDArray[np.intp], frame: TeamFrame, total: Total) -> _Linear | None:
+        """None where the bundle has none, or nothing was seen of these agents in the window."""
+        if self.linear is None or not window.observed[missing].any():
+            return None
+        throughout, measured = window.observed.all(1), self.bundle.config.velocity == "measured"
+        positions = (self._exact(window.positions) - self._origins(window, frame)).cpu().numpy()
+        variance = self.linear.noise(positions[throughout])
+        found = self.linear.complete(positions, window.observed, variance, total, window.dt)
+        if measured:
+            velocities = CubicSpline(window.times, found.positions, axis=1)(window.times, 1)
+        else:
+            velocities = backward_difference(torch.from_numpy(found.positions), window.dt).numpy()
+        states = np.concatenate([found.positions, velocities], -1) / self.unit
+
+        unit = self.unit[:: self.dims] * [1, window.dt]
+        scaled, unseen = (
+            np.repeat(max(1.0, found.surprise) * part / unit**2, self.dims, -1) + FAINT**2
+            for part in (found.variance, found.unseen)
+        )
+        left = 1 - scaled / unseen
+        news = np.where(left > NEWS, left / scaled, 0.0)
+        news[:, :: 1 if measured else len(window.times), self.dims :] = 0  # a velocity there is no difference of two
+        return _Linear(*(self._tensor(part)[None] for part in (states, scaled, news)))
 
     def _total(self, window: Window, noise: Noise | None, memory: _Memory | None) -> Total | None:
         """The sum of all agents, by the frames in which all are seen. None where something else than they has acted
@@ -851,6 +899,10 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     total = noise.get("total", torch.zeros(2))
     if total.shape != (2,) or not bool((total >= 0).all()):
         raise BundleError(f"{bundle.path}: noise.safetensors: total: expected 2 numbers of at least 0")
+    kernel = noise.get("kernel", torch.eye(config.window))
+    if kernel.shape != (config.window, config.window) or not bool(kernel.isfinite().all()):
+        size = f"{config.window} x {config.window}"
+        raise BundleError(f"{bundle.path}: noise.safetensors: kernel: expected {size} finite numbers")
     roughness = noise.get("roughness", torch.ones(()))
     if roughness.shape != () or not bool(roughness > 0):
         raise BundleError(f"{bundle.path}: noise.safetensors: roughness: expected a number above 0")

@@ -904,6 +904,7 @@ def test_devices():
         (lambda c, n, a: a.pop("noise"), "step_variance"),
         (lambda c, n, a: a["noise"].update(total=torch.tensor([-1.0, 0.0])), "total: expected 2 numbers of at least 0"),
         (lambda c, n, a: a["noise"].update(roughness=torch.tensor(0.0)), "roughness: expected a number above 0"),
+        (lambda c, n, a: a["noise"].update(kernel=torch.eye(3)), "finite numbers"),
         (lambda c, n, a: n.pop("nri"), "expected nri of kind nri"),
         (lambda c, n, a: n.pop("hsp_sa_2"), "module hsp_sa_2 is missing"),
         (lambda c, n, a: n.pop("hsp_sg_1"), "expected hsp_sg_1 of kind hsp"),
