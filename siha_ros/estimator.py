@@ -56,6 +56,7 @@ RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviat
 STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the sum of all it is so much less sure
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
 PUSHED = 100.0  # times the usual roughness, of an agent that is moved by something else than the others
+SURPRISING = 4.0  # surprise of the linear path (mean squared error over variance): no validation run has more than 3.3
 NEWS = 1e-3  # share of a variance that what was seen must take away to be told from rounding
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -113,7 +114,7 @@ class _Memory:
     seen since; solved: those of them whose trajectories explain the others; searched: when such were last looked for in
     vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
     the window's, and those of a little before it. total: of all agents, from the frames in which they were last all
-    seen."""
+    seen. surprise: of the linear path, in the last window that shows something of the lost agents."""
 
     time: float
     log_odds: Array
@@ -130,6 +131,7 @@ class _Memory:
     track_times: Array
     track: Array
     total: Total | None
+    surprise: float
 
 
 @dataclass
@@ -153,16 +155,19 @@ class _Completion:
     searched: float = -np.inf
     searches: int = 0
     total: Total | None = None
+    surprise: float = 1.0
 
 
 @dataclass
 class _Linear:
     """The linear path of the agents that are missing in some frame, normalised ``[1, n, T, 2 P]``: states and their
-    variance; news: the information in the frames in which they were seen, beside what the others and the sum say."""
+    variance; news: the information in the frames in which they were seen, beside what the others and the sum say;
+    surprise: as of :class:`siha_ros.model.team_linear.Completed`."""
 
     states: Tensor
     variance: Tensor
     news: Tensor
+    surprise: float
 
 
 class TeamEstimator:
@@ -434,7 +439,12 @@ class TeamEstimator:
                 and (float(step_residual(self.nri, moving, hidden, odds, step_variance)) > GIVEN_UP)
             ):
                 return self._guess(window, step_variance, order, missing, frame, visible, memory)
-        return _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
+        done = _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
+        if linear is not None:
+            done.surprise = linear.surprise
+        elif memory is not None:
+            done.surprise = memory.surprise
+        return done
 
     def _linear(self, window: Window, missing: NDArray[np.intp], frame: TeamFrame, total: Total) -> _Linear | None:
         """None where the bundle has none, or nothing was seen of these agents in the window."""
@@ -458,7 +468,8 @@ class TeamEstimator:
         left = 1 - scaled / unseen
         news = np.where(left > NEWS, left / scaled, 0.0)
         news[:, :: 1 if measured else len(window.times), self.dims :] = 0  # a velocity there is no difference of two
-        return _Linear(*(self._tensor(part)[None] for part in (states, scaled, news)))
+        tensors = [self._tensor(part)[None] for part in (states, scaled, news)]
+        return _Linear(tensors[0], tensors[1], tensors[2], found.surprise)
 
     def _total(self, window: Window, noise: Noise | None, memory: _Memory | None) -> Total | None:
         """The sum of all agents, by the frames in which all are seen. None where something else than they has acted
@@ -745,6 +756,7 @@ class TeamEstimator:
             track_times=track_times,
             track=track,
             total=done.total,
+            surprise=done.surprise,
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
@@ -791,12 +803,15 @@ class TeamEstimator:
             STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
         ]
-        self._deviate(estimate, window, tables, noise)
+        self._deviate(estimate, window, tables, noise, done.surprise)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
-    def _deviate(self, estimate: Estimate, window: Window, tables: list[str], noise: Noise | None) -> None:
-        """Deviations by time since loss, from the bundle's tables of measured errors."""
+    def _deviate(
+        self, estimate: Estimate, window: Window, tables: list[str], noise: Noise | None, surprise: float = 1.0
+    ) -> None:
+        """Deviations by time since loss, from the bundle's tables of measured errors; where a ``surprise`` shows that
+        the team moves otherwise than theirs, of lost agents so many times that."""
         errors = self.bundle.config.errors
         straight = [errors[STRAIGHT]]
         if STRAIGHT in tables and (shown := straight_line_errors(window)) is not None:
@@ -809,7 +824,8 @@ class TeamEstimator:
             if table == STRAIGHT:
                 width[rows], radius[rows] = _largest(straight, since[rows])
             elif table == SIHA:
-                width[rows], radius[rows] = long_lost(errors[SIHA], errors[HSP], since[rows], spread)
+                times = np.sqrt(surprise) if surprise > SURPRISING else 1.0
+                width[rows], radius[rows] = times * long_lost(errors[SIHA], errors[HSP], since[rows], spread)
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         if noise is not None and estimate.spread is not None:  # which no table knows

@@ -306,7 +306,7 @@ def error_table(
 
     Each place takes the errors between the middles to its neighbours, or the nearest ones in time where those are
     fewer than LEAST_ERRORS; it is left out where even those lie beyond twice or half its time. Neither column ever
-    falls with time, unless errors that do fall are ``falling``.
+    falls with time, unless errors that do fall are ``falling``, or is below 0.01 mm.
     """
     if spread is not None and np.isfinite(spread).sum() >= LEAST_ERRORS:
         return _spread_table(seconds, errors, places, spread)
@@ -325,7 +325,7 @@ def error_table(
         raise ValueError(f"error_table: no time has {LEAST_ERRORS} errors, run more losses")
     table = np.array(rows)
     columns = table[:, 1:] if falling else np.maximum.accumulate(table[:, 1:])
-    return ErrorTable(table[:, 0].tolist(), *columns.T.round(5).tolist())
+    return ErrorTable(table[:, 0].tolist(), *columns.T.round(5).clip(1e-5).tolist())
 
 
 def _spread_table(
