@@ -140,7 +140,7 @@ class _Completion:
     :class:`Smoothed`; guessed ``[n]``: of whom nothing but the others is known. explained: whether the dynamics found
     hidden trajectories within the world that training knew; if not, these are continued at constant velocity. spread
     ``[n, T]``: deviation (m) per axis that the smoother predicts, NaN where it says nothing. solved, searched and
-    searches are as in :class:`_Memory`, solved for all of them."""
+    searches are as in :class:`_Memory`, solved for all of them; surprise and least as in :class:`_Linear`."""
 
     hidden: Tensor
     log_odds: Tensor
@@ -156,18 +156,21 @@ class _Completion:
     searches: int = 0
     total: Total | None = None
     surprise: float = 1.0
+    least: Array | None = None
 
 
 @dataclass
 class _Linear:
     """The linear path of the agents that are missing in some frame, normalised ``[1, n, T, 2 P]``: states and their
     variance; news: the information in the frames in which they were seen, beside what the others and the sum say;
-    surprise: as of :class:`siha_ros.model.team_linear.Completed`."""
+    surprise: as of :class:`siha_ros.model.team_linear.Completed`; least ``[n, T]``: deviation (m) per axis to state at
+    least, 0 where the team moves as its bundle's data."""
 
     states: Tensor
     variance: Tensor
     news: Tensor
     surprise: float
+    least: Array
 
 
 class TeamEstimator:
@@ -354,7 +357,7 @@ class TeamEstimator:
         seen = self._states(window, missing, frame)
         start, known = self._start(window, missing, frame, seen, memory)
         total = self._total(measured, noise, memory)
-        linear = None if total is None else self._linear(measured, missing, frame, total)
+        linear = None if total is None else self._linear(measured, noise, missing, frame, total)
         fresh = memory is None or not known.all()
         refinement = self.refinements.get(count)
 
@@ -441,12 +444,14 @@ class TeamEstimator:
                 return self._guess(window, step_variance, order, missing, frame, visible, memory)
         done = _Completion(hidden, odds, rounds, change, filtered, certainty, ~known, spread, explained, total=total)
         if linear is not None:
-            done.surprise = linear.surprise
+            done.surprise, done.least = linear.surprise, linear.least
         elif memory is not None:
             done.surprise = memory.surprise
         return done
 
-    def _linear(self, window: Window, missing: NDArray[np.intp], frame: TeamFrame, total: Total) -> _Linear | None:
+    def _linear(
+        self, window: Window, noise: Noise | None, missing: NDArray[np.intp], frame: TeamFrame, total: Total
+    ) -> _Linear | None:
         """None where the bundle has none, or nothing was seen of these agents in the window."""
         if self.linear is None or not window.observed[missing].any():
             return None
@@ -469,7 +474,10 @@ class TeamEstimator:
         news = np.where(left > NEWS, left / scaled, 0.0)
         news[:, :: 1 if measured else len(window.times), self.dims :] = 0  # a velocity there is no difference of two
         tensors = [self._tensor(part)[None] for part in (states, scaled, news)]
-        return _Linear(tensors[0], tensors[1], tensors[2], found.surprise)
+        known = max(OWN_FRAME_DEVIATION**2, 0.0 if noise is None else noise.variance)
+        other = max(found.surprise, variance / known) > SURPRISING
+        least = np.sqrt(max(1.0, found.surprise) * found.variance[..., 0]) * other
+        return _Linear(tensors[0], tensors[1], tensors[2], found.surprise, least)
 
     def _total(self, window: Window, noise: Noise | None, memory: _Memory | None) -> Total | None:
         """The sum of all agents, by the frames in which all are seen. None where something else than they has acted
@@ -803,15 +811,24 @@ class TeamEstimator:
             STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
         ]
-        self._deviate(estimate, window, tables, noise, done.surprise)
+        least = np.zeros((agents, len(past_steps)))
+        if done.least is not None:
+            least[missing] = done.least
+        self._deviate(estimate, window, tables, noise, done.surprise, least)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
     def _deviate(
-        self, estimate: Estimate, window: Window, tables: list[str], noise: Noise | None, surprise: float = 1.0
+        self,
+        estimate: Estimate,
+        window: Window,
+        tables: list[str],
+        noise: Noise | None,
+        surprise: float = 1.0,
+        least: Array | float = 0.0,
     ) -> None:
         """Deviations by time since loss, from the bundle's tables of measured errors; where a ``surprise`` shows that
-        the team moves otherwise than theirs, of lost agents so many times that."""
+        the team moves otherwise than theirs, of lost agents so many times that, and ``least [A, T]`` (m)."""
         errors = self.bundle.config.errors
         straight = [errors[STRAIGHT]]
         if STRAIGHT in tables and (shown := straight_line_errors(window)) is not None:
@@ -833,10 +850,11 @@ class TeamEstimator:
             if NOISY in errors:
                 times, most = (float(part[0]) for part in errors[NOISY].at(np.sqrt([noise.variance]), growing=1.0))
             width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
+        width, radius = np.maximum(width, least), np.maximum(radius, self.radius * least)
         deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
-        least = deviation, self.radius * deviation
-        width, radius = np.maximum(width, least[0]), np.maximum(radius, least[1])  # none is better than what is seen
-        width[window.observed], radius[window.observed] = least
+        own = deviation, self.radius * deviation
+        width, radius = np.maximum(width, own[0]), np.maximum(radius, own[1])  # none is better than what is seen
+        width[window.observed], radius[window.observed] = own
         bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
         width[bridged], radius[bridged] = _largest(straight, (window.times - window.last_seen[:, None])[bridged])
         eye = np.eye(self.dims)
@@ -848,15 +866,15 @@ class TeamEstimator:
         later = np.stack((by_number(errors, FORECAST, lost) or errors[FORECAST]).at(ahead))[:, None]
         if noise is not None:
             steps = np.arange(1, len(ahead) + 1)
-            own = np.sqrt(NOISE_CAUTION * noise.ahead(len(window.times), steps))
-            later = np.hypot(later, np.stack([own, self.radius * own])[:, None])
+            unsure = np.sqrt(NOISE_CAUTION * noise.ahead(len(window.times), steps))
+            later = np.hypot(later, np.stack([unsure, self.radius * unsure])[:, None])
         known = np.stack([width[:, -1], radius[:, -1]])
         forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
         later = np.where(seen[:, None], later, forecast)
         rows = np.array(tables) == STRAIGHT
         gone = np.nan_to_num(window.times[-1] - window.last_seen, nan=window.times[-1] - window.times[0])
         later[:, rows] = _largest(straight, gone[rows, None] + ahead)
-        later = np.maximum(later, np.array(least)[:, None, None])
+        later = np.maximum(later, np.array(own)[:, None, None])
         estimate.forecast.covariance = later[0, ..., None, None] ** 2 * eye
         estimate.forecast.position_95 = later[1]
 

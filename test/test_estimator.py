@@ -387,6 +387,47 @@ def test_after_all_are_seen_again_a_sum_is_taken_anew(by_hand):
     assert case.estimator.estimate(back, first).internal.total is None
 
 
+# how a team moves
+
+
+def test_the_first_window_of_a_stream_is_completed_by_how_teams_move(shipped):
+    """Two are lost two seconds before it is looked at for the first time."""
+    errors = {}
+    for name, case in {"with": shipped, "without": without(shipped, "kernel")}.items():
+        teams = [Team(seed, 0.1) for seed in range(5, 9)]
+        windows = [team.window(case, 20.0, [(2, 18.0, 99.0), (3, 18.0, 99.0)]) for team in teams]
+        found = [case.estimator.estimate(window) for window in windows]
+        errors[name] = np.array([off(team, estimate, [2, 3]) for team, estimate in zip(teams, found, strict=True)])
+    assert errors["with"].max() < 0.006 and errors["with"].mean() < errors["without"].mean() / 5
+
+
+@pytest.mark.parametrize("stiffer", [1.3, 1.7, 2.0])
+def test_what_is_stated_of_a_team_on_other_springs_is_as_large_as_its_errors(shipped, stiffer):
+    """As nearly as agents in view tell; with what is stated from time alone errors are many times that."""
+    ratio = {}
+    for name, case in {"with": shipped, "without": without(shipped, "kernel")}.items():
+        teams = [Team(seed, 0.1 * stiffer) for seed in range(5, 9)]
+        windows = [team.window(case, 20.0, [(2, 18.5, 99.0), (3, 18.5, 99.0)]) for team in teams]
+        found = [case.estimator.estimate(window) for window in windows]
+        ratio[name] = [
+            (off(team, estimate, [2, 3]) / estimate.position_95[[2, 3], -1]).max()
+            for team, estimate in zip(teams, found, strict=True)
+        ]
+    assert max(ratio["with"]) < 4 and np.median(ratio["with"]) < 1.6
+    assert np.median(ratio["without"]) > 3
+
+
+def test_a_surprise_is_remembered_as_long_as_the_loss_lasts(shipped):
+    team = Team(8, 0.13)
+    times = 20.0 + np.arange(0, 1.6 * shipped.frames * shipped.dt, 0.4)
+    estimates = shipped.run(team, times, [(2, 20.1, 99.0), (3, 20.1, 99.0)])
+    told = [estimate.internal.surprise for estimate in estimates if estimate.observed[2].any()]
+    later = [estimate.internal.surprise for estimate in estimates if not estimate.observed[2].any()]
+    assert told[0] == 1.0 and told[-1] > estimator_module.SURPRISING
+    assert later and set(later) == {told[-1]}
+    assert shipped.estimator.estimate(team.window(shipped, 40.0), estimates[-1]).internal.surprise == 1.0
+
+
 # noise
 
 
