@@ -356,8 +356,6 @@ class TeamEstimator:
         step_variance = self._steps(noise)
         seen = self._states(window, missing, frame)
         start, known = self._start(window, missing, frame, seen, memory)
-        total = self._total(measured, noise, memory)
-        linear = None if total is None else self._linear(measured, noise, missing, frame, total)
         fresh = memory is None or not known.all()
         refinement = self.refinements.get(count)
 
@@ -367,6 +365,8 @@ class TeamEstimator:
 
         if not known.any():
             return self._guess(window, step_variance, order, missing, frame, visible, memory)
+        total = self._total(measured, noise, memory)
+        linear = None if total is None else self._linear(measured, noise, missing, frame, total)
         if memory is None and linear is not None:
             start = torch.where(seen.isfinite(), start, linear.states)
             gaps = linear.variance.masked_fill(seen.isfinite(), 0) / step_variance
