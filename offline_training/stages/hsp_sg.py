@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from offline_training.stages import processes
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.precision import autocast
 from offline_training.stages.progress import say
 from offline_training.stages.samples import Sample, device_of, mine, parts, states_of
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
@@ -70,7 +71,7 @@ class StructureCache:
             for begin in range(CHUNK * processes.number(), count, CHUNK * processes.count()):
                 part = slice(begin, min(begin + CHUNK, count))
                 visible = states_of(states(part))[:, : self.visible].to(device)
-                with torch.autocast(device.type, torch.bfloat16):
+                with autocast(device, True):
                     cached = self.kept[name][part].to(device).float() if hsp.config.alphas else None
                     hidden = hsp(visible, cached)
                     graph = self.nri.graph(torch.cat([visible, hidden], 1))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from offline_training.datasets.body_states import BodyWindows
 from offline_training.stages.hsp_sg import refresher
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.precision import autocast
 from siha_ros.body_estimator import SETTLED, OverLinearPath
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI
@@ -117,7 +118,7 @@ class LimbCache:
             for begin in range(0, len(self.data), CHUNK):
                 part = slice(begin, begin + CHUNK)
                 visible, first, _ = split(self.data, *self.data.batch(part), limb)
-                with torch.autocast("cpu", torch.bfloat16):
+                with autocast(torch.device("cpu"), True):
                     guided = self.kept[which][part].float() if hsp.config.alphas else None
                     hidden = OverLinearPath(hsp, first, self.gain)(visible, guided, limb.names)
                     graph = self.nri.graph(torch.cat([visible, hidden], 1))

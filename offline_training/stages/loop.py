@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages import processes
+from offline_training.stages.precision import autocast
 from offline_training.stages.progress import Progress, Stopwatch, say
 
 
@@ -31,7 +32,7 @@ class Schedule:
     samples: orthogonalised steps for matrices, Adam for the rest. weight_decay: L2 of Adam. warmup: share of the steps
     that the rate rises in; it then falls to zero on a half cosine, or stays if ``constant``. clip: gradient norm.
     average: decay of the weights' running mean, which is what is validated and kept (0 keeps the raw weights).
-    validate_every (steps), checkpoint_seconds: how often. bf16: autocast of the loss.
+    validate_every (steps), checkpoint_seconds: how often. bf16: autocast of the loss, where the machine has it.
     """
 
     steps: int
@@ -170,7 +171,7 @@ def train(
                 for learner in learners:
                     for group in learner.param_groups:
                         group["lr"] = schedule.rate_at(step)
-                with torch.autocast(device.type, torch.bfloat16, enabled=schedule.bf16):
+                with autocast(device, schedule.bf16):
                     value, parts = compute(step, generator)
                 model.zero_grad(set_to_none=True)
                 value.backward()

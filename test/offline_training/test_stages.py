@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from offline_training.stages import hsp_sg as hsp_sg_stage
-from offline_training.stages import loop
+from offline_training.stages import loop, precision
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import StructureCache, train_hsp_sg
 from offline_training.stages.loop import Averaged, Schedule, optimisers, train, write_atomically
@@ -205,6 +205,24 @@ def test_the_best_validation_is_kept(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "toy.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
     assert [row["score"] for row in rows] == [3, 1, 2, 1, 5]
+
+
+@pytest.mark.parametrize(("pays", "wanted"), [(True, True), (True, False), (False, True)])
+def test_bf16_is_taken_where_it_is_wanted_and_pays(tmp_path, monkeypatch, capsys, pays, wanted):
+    monkeypatch.setattr(precision, "bf16_pays", lambda kind: pays)
+    precision._pays.cache_clear()
+    model, types = nn.Linear(1, 1), []
+
+    def loss(step, generator):
+        value = model(torch.ones(1, 1))
+        types.append(value.dtype)
+        return value.sum(), {}
+
+    schedule = Schedule(3, validate_every=3, bf16=wanted)
+    train("toy", tmp_path, model, loss, lambda averaged: {"score": 0.0}, schedule, better="score")
+    precision._pays.cache_clear()
+    assert types == [torch.bfloat16 if pays and wanted else torch.float32] * 3
+    assert capsys.readouterr().out.count("bf16: slower than float32 on this machine") == (wanted and not pays)
 
 
 def test_a_run_that_diverged_says_so(tmp_path):

@@ -1,0 +1,25 @@
+"""bfloat16 where it pays."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from offline_training.stages import processes
+from offline_training.stages.progress import say
+from siha_ros.machine import bf16_pays
+
+
+def autocast(device: torch.device, wanted: bool) -> torch.autocast:
+    """Autocast to bfloat16 where it is ``wanted`` and pays."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=wanted and _pays(device.type))
+
+
+@cache
+def _pays(kind: str) -> bool:
+    """What the first of all processes measured; where bfloat16 does not pay a line says so."""
+    pays = processes.agreed(lambda: bf16_pays(kind))
+    if not pays and processes.number() == 0:
+        say("bf16: slower than float32 on this machine, float32 is used instead")
+    return pays
