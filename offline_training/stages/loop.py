@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages import processes
+from offline_training.stages.muon import Muon
 from offline_training.stages.precision import autocast
 from offline_training.stages.progress import Progress, Stopwatch, say
 
@@ -58,11 +59,9 @@ class Schedule:
 
 
 def optimisers(model: nn.Module, schedule: Schedule) -> list[torch.optim.Optimizer]:
-    """The optimisers of all weights. Raises ValueError for an unknown name, or a PyTorch that has no Muon."""
+    """The optimisers of all weights. Raises ValueError for an unknown name."""
     if schedule.optimiser not in ("adam", "muon"):
         raise ValueError(f"optimiser {schedule.optimiser!r} is unknown, expected adam or muon")
-    if schedule.optimiser == "muon" and not hasattr(torch.optim, "Muon"):
-        raise ValueError(f"optimiser muon needs PyTorch 2.9 or newer, this is {torch.__version__}")
     matrices = [weight for weight in model.parameters() if weight.ndim == 2 and schedule.optimiser == "muon"]
     known = {id(weight) for weight in matrices}
     rest = [weight for weight in model.parameters() if id(weight) not in known]
@@ -70,7 +69,7 @@ def optimisers(model: nn.Module, schedule: Schedule) -> list[torch.optim.Optimiz
         torch.optim.Adam(rest, schedule.rate, weight_decay=schedule.weight_decay, fused=True)
     ]
     if matrices:  # steps of the size that Adam's have, so that one rate fits both
-        out.append(torch.optim.Muon(matrices, schedule.rate, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"))
+        out.append(Muon(matrices, schedule.rate))
     return out
 
 

@@ -13,13 +13,13 @@ from siha_ros.machine import bf16_pays
 
 def autocast(device: torch.device, wanted: bool) -> torch.autocast:
     """Autocast to bfloat16 where it is ``wanted`` and pays."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=wanted and _pays(device.type))
+    return torch.autocast(device.type, torch.bfloat16, enabled=wanted and pays(device.type))
 
 
 @cache
-def _pays(kind: str) -> bool:
+def pays(kind: str) -> bool:
     """What the first of all processes measured; where bfloat16 does not pay a line says so."""
-    pays = processes.agreed(lambda: bf16_pays(kind))
-    if not pays and processes.number() == 0:
+    faster = processes.agreed(lambda: bf16_pays(kind))
+    if not faster and processes.number() == 0:
         say("bf16: slower than float32 on this machine, float32 is used instead")
-    return pays
+    return faster

@@ -210,7 +210,7 @@ def test_the_best_validation_is_kept(tmp_path):
 @pytest.mark.parametrize(("pays", "wanted"), [(True, True), (True, False), (False, True)])
 def test_bf16_is_taken_where_it_is_wanted_and_pays(tmp_path, monkeypatch, capsys, pays, wanted):
     monkeypatch.setattr(precision, "bf16_pays", lambda kind: pays)
-    precision._pays.cache_clear()
+    precision.pays.cache_clear()
     model, types = nn.Linear(1, 1), []
 
     def loss(step, generator):
@@ -220,7 +220,7 @@ def test_bf16_is_taken_where_it_is_wanted_and_pays(tmp_path, monkeypatch, capsys
 
     schedule = Schedule(3, validate_every=3, bf16=wanted)
     train("toy", tmp_path, model, loss, lambda averaged: {"score": 0.0}, schedule, better="score")
-    precision._pays.cache_clear()
+    precision.pays.cache_clear()
     assert types == [torch.bfloat16 if pays and wanted else torch.float32] * 3
     assert capsys.readouterr().out.count("bf16: slower than float32 on this machine") == (wanted and not pays)
 
