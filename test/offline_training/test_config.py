@@ -69,7 +69,7 @@ def test_usual_options_are_all_there_and_each_changes_something(path):
 
 @pytest.mark.parametrize("system", ["charged", "kuramoto"])
 def test_small_encoders_keep_the_convolutions_of_nri(system):
-    paper, usual = load_config(system, options=[]).plan(50_000, 7, 2, 2000), load_config(system).plan(50_000, 7, 2, 2000)
+    paper, usual = (load_config(system, options).plan(50_000, 7, 2, 2000) for options in ([], None))
     assert (paper.nri.encoder, paper.nri.encoder_width, paper.hsp.embedding) == ("conv", 256, "conv")
     assert (usual.nri.encoder, usual.nri.encoder_width, usual.hsp.embedding) == ("conv", 64, "mlp")
     assert usual.hsp.width == paper.hsp.width == 256
