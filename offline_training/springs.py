@@ -58,7 +58,7 @@ STEPS = {  # of each stage; HSP for the first number of hidden agents, the next 
 }
 RATE = 2.5  # estimates a second, in runs
 NOISES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # m
-NOISY_SHARE = 0.2  # runs for each of them, for each run in which some are lost
+NOISY_SHARE = 0.2  # runs for each of them and for each number of lost robots, for each run in which some are lost
 NEVER_SEEN = 0.4  # runs in which two agents are never seen, for each run in which some are lost
 CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 
@@ -157,14 +157,15 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
     unseen = team_losses(round(NEVER_SEEN * count), 2, "validation", (seed + 3) % APART)
     tables = error_tables(measured)
     tables |= never_seen_tables(config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
-    return tables | {NOISY: noise_errors(estimator, max(4, round(NOISY_SHARE * count)), seed)}
+    noisy_runs = max(4, round(NOISY_SHARE * count))
+    return tables | {f"{NOISY}_{lost}": noise_errors(estimator, lost, noisy_runs, seed) for lost in (1, 2)}
 
 
-def noise_errors(estimator: Estimator, count: int, seed: int) -> ErrorTable:
-    """What noise does to states, from ``count`` validation runs for each of NOISES."""
+def noise_errors(estimator: Estimator, lost: int, count: int, seed: int) -> ErrorTable:
+    """What noise does to states, from ``count`` validation runs for each of NOISES in which ``lost`` robots are."""
     noisy = {}
     for deviation in NOISES:
-        runs = with_noise(_losses(count, seed), deviation, seed)
+        runs = with_noise(team_losses(count, lost, "validation", (seed + lost) % APART), deviation, seed)
         noisy[deviation] = run_losses(estimator.bundle.config, {"siha": estimator}, runs, rate=1.0, seed=seed)
     return noise_table(noisy)
 

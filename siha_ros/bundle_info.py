@@ -110,7 +110,7 @@ def _errors(config: BundleConfig) -> list[str]:
     rows = []
     for name, table in config.errors.items():
         entries = zip(table.seconds, table.half_width, table.radius, strict=True)
-        if name == NOISY:  # by the size of noise, in units of the deviation that is predicted
+        if name.startswith(NOISY):  # by the size of noise, in units of the deviation that is predicted
             cells = [f"{1e3 * noise:g} mm: {width:.2g}, {radius:.2g} times" for noise, width, radius in entries]
         else:
             cells = [f"{seconds:g} s: {100 * width:.1f}, {100 * radius:.1f}" for seconds, width, radius in entries]

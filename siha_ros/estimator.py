@@ -51,7 +51,8 @@ SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents t
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
 FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
 # _1, _2 at the end where that many are lost
-NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation
+NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation;
+# it too by the number of agents lost
 RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviations
 STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the sum of all it is so much less sure
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
@@ -834,6 +835,9 @@ class TeamEstimator:
         if STRAIGHT in tables and (shown := straight_line_errors(window)) is not None:
             straight.append(shown)  # the bundle was made for other motion: what this stream shows counts too
         since = time_since_seen(window)
+        bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
+        seen = window.observed[:, -1] & ~bridged[:, -1]
+        lost = int((~seen).sum())
         width, radius = (np.empty_like(since) for _ in range(2))
         for table in set(tables):
             rows = [row for row, name in enumerate(tables) if name == table]
@@ -847,22 +851,19 @@ class TeamEstimator:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         if noise is not None and estimate.spread is not None:  # which no table knows
             times, most = 1.0, self.radius
-            if NOISY in errors:
-                times, most = (float(part[0]) for part in errors[NOISY].at(np.sqrt([noise.variance]), growing=1.0))
+            if (noisy := by_number(errors, NOISY, lost)) is not None:
+                times, most = (float(part[0]) for part in noisy.at(np.sqrt([noise.variance]), growing=1.0))
             width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
         width, radius = np.maximum(width, least), np.maximum(radius, self.radius * least)
         deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
         own = deviation, self.radius * deviation
         width, radius = np.maximum(width, own[0]), np.maximum(radius, own[1])  # none is better than what is seen
         width[window.observed], radius[window.observed] = own
-        bridged = window.observed & (window.times > window.last_seen[:, None] + STAMP_TOLERANCE)
         width[bridged], radius[bridged] = _largest(straight, (window.times - window.last_seen[:, None])[bridged])
         eye = np.eye(self.dims)
         estimate.covariance = width[..., None, None] ** 2 * eye
         estimate.position_95 = radius
         ahead = estimate.forecast.times - window.times[-1]
-        seen = window.observed[:, -1] & ~bridged[:, -1]
-        lost = int((~seen).sum())
         later = np.stack((by_number(errors, FORECAST, lost) or errors[FORECAST]).at(ahead))[:, None]
         if noise is not None:
             steps = np.arange(1, len(ahead) + 1)
