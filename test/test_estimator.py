@@ -13,6 +13,7 @@ from springs_by_hand import DT, SPRING, harmonic, small_bundle_parts
 from siha_ros import estimator as estimator_module
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.estimator import (
+    NOISY,
     OWN_FRAME_DEVIATION,
     TeamEstimator,
     between,
@@ -471,6 +472,23 @@ def test_noise_costs_little_where_a_bundle_knows_how_agents_move(shipped, lost):
             stated = np.array([estimate.position_95[lost, -1] for estimate in estimates])
             assert (errors <= stated).mean() > 0.8
     assert root[0] < 0.15 and root[0] < root[1] / 3
+
+
+@pytest.mark.parametrize("lost", [[2], [2, 3]])
+def test_what_noise_does_to_deviations_is_told_by_the_number_lost(shipped, lost):
+    team, bundle = Noisy(5, 0.1, 0.005), shipped.estimator.bundle
+    window = team.window(shipped, 20.0, [(agent, 18.0, 99.0) for agent in lost])
+    known = {name: table for name, table in bundle.config.errors.items() if not name.startswith(NOISY)}
+
+    def radii(tables):
+        config = replace(bundle.config, errors=known | tables)
+        made = Case(TeamEstimator(replace(bundle, config=config), torch.device("cpu")), shipped.spring, shipped.exact)
+        estimate = made.estimator.estimate(window)
+        return estimate.position_95[lost, -1] / estimate.spread[lost, -1]
+
+    one, two = ErrorTable([0.005], [500.0], [1000.0]), ErrorTable([0.005], [1000.0], [2000.0])  # beyond other tables
+    assert radii({f"{NOISY}_1": one, f"{NOISY}_2": two}) == pytest.approx(1000.0 * len(lost), rel=0.05)
+    assert radii({NOISY: one}) == pytest.approx(1000.0, rel=0.05)  # of bundles that have one for all
 
 
 def test_without_noise_nothing_is_smoothed(shipped):
