@@ -21,6 +21,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from siha_ros.baselines import ConstantVelocity
+from siha_ros.foretold import Foretold, kept, missed
 from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, load_bundle
 from siha_ros.model.captured import Captured
 from siha_ros.model.denoise import THIRD, Noise, roughness
@@ -35,7 +36,7 @@ from siha_ros.model.total import Total, follow
 from siha_ros.resources import bundle_path
 from siha_ros.straight_line import straight_line_errors
 from siha_ros.window.completion import only_seen
-from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference
+from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference, between
 from siha_ros.window.types import Estimate, Forecast, Status, Window
 
 Array = NDArray[np.float64]
@@ -58,6 +59,8 @@ STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the 
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
 PUSHED = 100.0  # times the usual roughness, of an agent that is moved by something else than the others
 SURPRISING = 4.0  # of the linear path: mean squared error over variance, of which 64 validation runs had 3.3 at most
+MISSED = 3.0  # of forecasts of the last seconds: squared error over stated variance, the median of the agents seen ...
+MISSED_ALONE = 12.0  # ... and of one of them (docs/method.md)
 NEWS = 1e-3  # share of a variance that what was seen must take away to be told from rounding
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -115,7 +118,8 @@ class _Memory:
     seen since; solved: those of them whose trajectories explain the others; searched: when such were last looked for in
     vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
     the window's, and those of a little before it. total: of all agents, from the frames in which they were last all
-    seen. surprise: of the linear path, in the last window that shows something of the lost agents."""
+    seen. surprise: of the linear path, in the last window that shows something of the lost agents. foretold: forecasts
+    of the last seconds."""
 
     time: float
     log_odds: Array
@@ -133,6 +137,7 @@ class _Memory:
     track: Array
     total: Total | None
     surprise: float
+    foretold: tuple[Foretold, ...]
 
 
 @dataclass
@@ -766,6 +771,7 @@ class TeamEstimator:
             track=track,
             total=done.total,
             surprise=done.surprise,
+            foretold=() if memory is None else memory.foretold,
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
@@ -828,8 +834,9 @@ class TeamEstimator:
         surprise: float = 1.0,
         least: Array | float = 0.0,
     ) -> None:
-        """Deviations by time since loss, from the bundle's tables of measured errors; where a ``surprise`` shows that
-        the team moves otherwise than theirs, of lost agents so many times that, and ``least [A, T]`` (m)."""
+        """Deviations by time since loss, from the bundle's tables of measured errors. Where the team moves otherwise
+        than theirs did they grow: of lost agents where a ``surprise`` shows it, and at ``least [A, T]`` (m); of lost
+        agents and of forecasts where those of the last seconds have missed."""
         errors = self.bundle.config.errors
         straight = [errors[STRAIGHT]]
         if STRAIGHT in tables and (shown := straight_line_errors(window)) is not None:
@@ -839,14 +846,18 @@ class TeamEstimator:
         seen = window.observed[:, -1] & ~bridged[:, -1]
         lost = int((~seen).sum())
         width, radius = (np.empty_like(since) for _ in range(2))
+        memory = None if STRAIGHT in tables or not isinstance(estimate.internal, _Memory) else estimate.internal
+        alone = np.ones(len(tables)) if memory is None else missed(memory.foretold, window)
+        ratios = np.sort(alone[seen])
+        together = float(_missing(ratios[-2:-1], np.median(ratios), MISSED)[0]) if len(ratios) > 2 else 1.0
+        other = np.sqrt(max(together, surprise if surprise > SURPRISING else 1.0))
         for table in set(tables):
             rows = [row for row, name in enumerate(tables) if name == table]
             spread = None if estimate.spread is None else estimate.spread[rows]
             if table == STRAIGHT:
                 width[rows], radius[rows] = _largest(straight, since[rows])
             elif table == SIHA:
-                times = np.sqrt(surprise) if surprise > SURPRISING else 1.0
-                width[rows], radius[rows] = times * long_lost(errors[SIHA], errors[HSP], since[rows], spread)
+                width[rows], radius[rows] = other * long_lost(errors[SIHA], errors[HSP], since[rows], spread)
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         if noise is not None and estimate.spread is not None:  # which no table knows
@@ -869,6 +880,10 @@ class TeamEstimator:
             steps = np.arange(1, len(ahead) + 1)
             unsure = np.sqrt(NOISE_CAUTION * noise.ahead(len(window.times), steps))
             later = np.hypot(later, np.stack([unsure, self.radius * unsure])[:, None])
+        if memory is not None:
+            memory.foretold = kept(memory.foretold, estimate, np.broadcast_to(later[0], (len(seen), len(ahead))), seen)
+        alone = np.maximum(together, np.where(seen, _missing(alone, alone, MISSED_ALONE), 1.0))
+        later = later * np.sqrt(alone)[:, None]
         known = np.stack([width[:, -1], radius[:, -1]])
         forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
         later = np.where(seen[:, None], later, forecast)
@@ -896,6 +911,12 @@ def long_lost(table: ErrorTable, unseen: ErrorTable, since: Array, spread: Array
     most = np.sqrt(2) * np.array([unseen.half_width[0], unseen.radius[0]]).reshape(2, *([1] * since.ndim))
     result: Array = np.minimum(growing, np.maximum(known, most))
     return result
+
+
+def _missing(ratio: Array, told: Array | np.floating, limit: float) -> Array:
+    """A ratio of squared errors where another of them tells it: 1 up to its ``limit``, all of it from twice that on."""
+    grown: Array = 1 + np.clip(told / limit - 1, 0, 1) * (np.maximum(ratio, 1) - 1)
+    return grown
 
 
 def _largest(tables: list[ErrorTable], seconds: Array) -> Array:
@@ -1000,16 +1021,6 @@ def _track(window: Window, memory: _Memory | None) -> tuple[Array, Array]:
     )
     times = np.concatenate([memory.track_times[before], window.times])
     return times, np.concatenate([memory.track[:, before], window.positions], 1)
-
-
-def between(times: Array, values: Array, at: float) -> Array:
-    """``values [..., T, D]`` at a time, by the cubic through the four nearest of ``times [T]``."""
-    first = int(np.clip(np.searchsorted(times, at, "right") - 2, 0, max(0, len(times) - 4)))
-    nodes = times[first : first + 4]
-    apart = nodes[:, None] - nodes + np.eye(len(nodes))
-    shares = np.where(np.eye(len(nodes), dtype=bool), 1.0, (at - nodes) / apart).prod(1)
-    result: Array = np.einsum("k,...kd->...d", shares, values[..., first : first + 4, :])
-    return result
 
 
 def fill_gaps(states: Array, step: float) -> Array:

@@ -141,3 +141,13 @@ def _fit_lines(
     zeroth_moment, first_moment = (weight[:, None] @ y)[:, 0], (weighted_x[:, None] @ y)[:, 0]
     slope = (first_moment - first / total * zeroth_moment) / np.maximum(second - first * first / total, 1e-9)
     return slope, (zeroth_moment - first * slope) / total
+
+
+def between(times: NDArray[np.float64], values: NDArray[np.float64], at: float) -> NDArray[np.float64]:
+    """``values [..., T, D]`` at a time, by the cubic through the four nearest of ``times [T]``."""
+    first = int(np.clip(np.searchsorted(times, at, "right") - 2, 0, max(0, len(times) - 4)))
+    nodes = times[first : first + 4]
+    apart = nodes[:, None] - nodes + np.eye(len(nodes))
+    shares = np.where(np.eye(len(nodes), dtype=bool), 1.0, (at - nodes) / apart).prod(1)
+    result: NDArray[np.float64] = np.einsum("k,...kd->...d", shares, values[..., first : first + 4, :])
+    return result

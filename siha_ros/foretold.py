@@ -1,0 +1,64 @@
+"""Forecasts that have come true or not: by how much those of the last seconds missed, of what they stated.
+
+Tables of a bundle tell how far off forecasts are of agents that move as its data. Whether those of a stream do shows
+some seconds later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from siha_ros.window.grid import between
+from siha_ros.window.types import Estimate, Window
+
+Array = NDArray[np.float64]
+
+APART = 0.5  # s between two forecasts that are kept
+FEWEST = 4  # forecasts that are needed to tell
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """A forecast made at ``time`` (s) of agents seen then, others NaN: positions ``[A, H, P]`` (m) at times ``[H]``,
+    half-widths of 68 % ``[A, H]`` (m) that tables give it."""
+
+    time: float
+    names: list[str]
+    times: Array
+    positions: Array
+    width: Array
+
+
+def kept(past: tuple[Foretold, ...], estimate: Estimate, width: Array, seen: NDArray[np.bool_]) -> tuple[Foretold, ...]:
+    """``past`` and what ``estimate`` forecasts of the agents ``seen [A]``, without those that time has passed. width:
+    as of :class:`Foretold`."""
+    now, ahead = float(estimate.times[-1]), estimate.forecast
+    past = tuple(one for one in past if now < one.times[-1] and one.names == estimate.names)
+    if past and now < past[-1].time + APART:
+        return past
+    positions = np.where(seen[:, None, None], ahead.positions, np.nan)
+    return (*past, Foretold(now, estimate.names, ahead.times, positions, width))
+
+
+def missed(past: tuple[Foretold, ...], window: Window) -> Array:
+    """``[A]``: mean squared errors, at the newest time of the window, of what was forecast for it, over the squared
+    half-widths of then; 1 where fewer than FEWEST forecasts tell."""
+    now = float(window.times[-1])
+    true = [one for one in past if one.times[0] <= now <= one.times[-1] and one.names == window.names]
+    if len(true) < FEWEST:
+        return np.ones(len(window.names))
+    ratio = np.stack(
+        [
+            np.square(
+                (between(one.times, one.positions, now) - window.positions[:, -1])
+                / between(one.times, one.width[..., None], now)
+            ).mean(-1)
+            for one in true
+        ]
+    )
+    known = np.isfinite(ratio)
+    mean: Array = np.where(known, ratio, 0).sum(0) / np.maximum(1, known.sum(0))
+    return np.where(known.sum(0) >= FEWEST, mean, 1.0)
