@@ -48,7 +48,9 @@ def _bench(options: argparse.Namespace) -> None:
 def _train_options(kinds: Any) -> Any:
     train = kinds.add_parser("train", help="training steps at the paper's sizes, beside the public NRI code")
     train.add_argument("--cases", nargs="+", choices=TRAINED, default=TRAINED, metavar="CASE", help="(default: all)")
-    train.add_argument("--precision", nargs="+", choices=PRECISIONS, default=PRECISIONS, help="(default: both)")
+    train.add_argument(
+        "--precision", nargs="+", choices=PRECISIONS, default=None, help="(default: both, where bf16 is the faster one)"
+    )
     train.add_argument("--seconds", type=factor, default=10.0, help="that each case is timed (default: %(default)s)")
     train.add_argument(
         "--threads", type=positive, default=os.cpu_count() or 1, help="threads of PyTorch (default: all cores)"
@@ -63,10 +65,12 @@ def _train_options(kinds: Any) -> Any:
 def _bench_train(options: argparse.Namespace) -> None:
     from siha_ros.bench_train import bench_train, head_line, table, table_rows
     from siha_ros.estimator import choose_device
+    from siha_ros.machine import bf16_pays
     from siha_ros.tables import markdown
 
-    device = str(choose_device(options.device))
-    report = bench_train(options.cases, options.precision, options.seconds, options.threads, device, options.profile)
+    device = choose_device(options.device)
+    precisions = options.precision or PRECISIONS[: 1 + bf16_pays(device.type)]
+    report = bench_train(options.cases, precisions, options.seconds, options.threads, str(device), options.profile)
     _show(options, report, table(report))
     if options.markdown is not None:
         options.markdown.write_text("\n".join([head_line(report), "", *markdown(table_rows(report)), ""]))
