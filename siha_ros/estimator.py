@@ -61,6 +61,7 @@ PUSHED = 100.0  # times the usual roughness, of an agent that is moved by someth
 SURPRISING = 4.0  # of the linear path: mean squared error over variance, of which 64 validation runs had 3.3 at most
 MISSED = 3.0  # of forecasts of the last seconds: squared error over stated variance, the median of the agents seen ...
 MISSED_ALONE = 12.0  # ... and of one of them (docs/method.md)
+HELD = 5.0  # s in which it is forgotten that forecasts have missed
 NEWS = 1e-3  # share of a variance that what was seen must take away to be told from rounding
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -119,7 +120,7 @@ class _Memory:
     vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
     the window's, and those of a little before it. total: of all agents, from the frames in which they were last all
     seen. surprise: of the linear path, in the last window that shows something of the lost agents. foretold: forecasts
-    of the last seconds."""
+    of the last seconds; missed: by how much they did (variance), forgotten within HELD."""
 
     time: float
     log_odds: Array
@@ -138,6 +139,7 @@ class _Memory:
     total: Total | None
     surprise: float
     foretold: tuple[Foretold, ...]
+    missed: float
 
 
 @dataclass
@@ -772,6 +774,9 @@ class TeamEstimator:
             total=done.total,
             surprise=done.surprise,
             foretold=() if memory is None else memory.foretold,
+            missed=1.0
+            if memory is None
+            else 1 + (memory.missed - 1) * float(np.exp((memory.time - window.times[-1]) / HELD)),
         )
         past = past[back]
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
@@ -846,11 +851,15 @@ class TeamEstimator:
         seen = window.observed[:, -1] & ~bridged[:, -1]
         lost = int((~seen).sum())
         width, radius = (np.empty_like(since) for _ in range(2))
-        memory = None if STRAIGHT in tables or not isinstance(estimate.internal, _Memory) else estimate.internal
-        alone = np.ones(len(tables)) if memory is None else missed(memory.foretold, window)
-        ratios = np.sort(alone[seen])
-        together = float(_missing(ratios[-2:-1], np.median(ratios), MISSED)[0]) if len(ratios) > 2 else 1.0
-        other = np.sqrt(max(together, surprise if surprise > SURPRISING else 1.0))
+        deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
+        own = deviation, self.radius * deviation
+        memory = estimate.internal if isinstance(estimate.internal, _Memory) and set(tables) != {STRAIGHT} else None
+        alone: Array = np.ones(len(tables))
+        if memory is not None:
+            alone = missed(memory.foretold, window, deviation)
+            memory.missed = max(memory.missed, _together(alone[seen]))
+        together = 1.0 if memory is None else memory.missed
+        other = np.sqrt(surprise) if surprise > SURPRISING else 1.0
         for table in set(tables):
             rows = [row for row, name in enumerate(tables) if name == table]
             spread = None if estimate.spread is None else estimate.spread[rows]
@@ -866,8 +875,8 @@ class TeamEstimator:
                 times, most = (float(part[0]) for part in noisy.at(np.sqrt([noise.variance]), growing=1.0))
             width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
         width, radius = np.maximum(width, least), np.maximum(radius, self.radius * least)
-        deviation = max(OWN_FRAME_DEVIATION, 0.0 if noise is None else float(np.sqrt(noise.variance)))
-        own = deviation, self.radius * deviation
+        known = np.stack([width[:, -1], radius[:, -1]])
+        width, radius = self._grown(np.stack([width, radius]), max(1.0, together / other**2))
         width, radius = np.maximum(width, own[0]), np.maximum(radius, own[1])  # none is better than what is seen
         width[window.observed], radius[window.observed] = own
         width[bridged], radius[bridged] = _largest(straight, (window.times - window.last_seen[:, None])[bridged])
@@ -882,10 +891,12 @@ class TeamEstimator:
             later = np.hypot(later, np.stack([unsure, self.radius * unsure])[:, None])
         if memory is not None:
             memory.foretold = kept(memory.foretold, estimate, np.broadcast_to(later[0], (len(seen), len(ahead))), seen)
-        alone = np.maximum(together, np.where(seen, _missing(alone, alone, MISSED_ALONE), 1.0))
-        later = later * np.sqrt(alone)[:, None]
-        known = np.stack([width[:, -1], radius[:, -1]])
+        known = np.maximum(known, np.array(own)[:, None])
         forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
+        if together > 1:  # a table knows nothing of that
+            forecast = np.maximum(self._grown(forecast, together), np.stack([width[:, -1:], radius[:, -1:]]))
+        alone = np.where(seen & np.isfinite(alone), _missing(alone, alone, MISSED_ALONE), 1.0)
+        later = self._grown(np.repeat(later, len(seen), 1), np.maximum(together, alone)[:, None])
         later = np.where(seen[:, None], later, forecast)
         rows = np.array(tables) == STRAIGHT
         gone = np.nan_to_num(window.times[-1] - window.last_seen, nan=window.times[-1] - window.times[0])
@@ -893,6 +904,14 @@ class TeamEstimator:
         later = np.maximum(later, np.array(own)[:, None, None])
         estimate.forecast.covariance = later[0, ..., None, None] ** 2 * eye
         estimate.forecast.position_95 = later[1]
+
+    def _grown(self, stated: Array, times: Array | float) -> Array:
+        """Half-widths and radii ``[2, ...]`` (m) of so many ``times`` the variance, but no larger than the team in
+        training."""
+        farthest = self.bundle.config.ranges.extent
+        most = np.array([farthest / self.radius, farthest]).reshape(2, *([1] * (stated.ndim - 1)))
+        grown: Array = np.minimum(np.sqrt(times) * stated, np.maximum(stated, most))
+        return grown
 
 
 def by_number(errors: dict[str, ErrorTable], name: str, lost: int) -> ErrorTable | None:
@@ -911,6 +930,12 @@ def long_lost(table: ErrorTable, unseen: ErrorTable, since: Array, spread: Array
     most = np.sqrt(2) * np.array([unseen.half_width[0], unseen.radius[0]]).reshape(2, *([1] * since.ndim))
     result: Array = np.minimum(growing, np.maximum(known, most))
     return result
+
+
+def _together(ratios: Array) -> float:
+    """By how much (variance) the forecasts of a team have missed, from those of each agent; NaN does not tell."""
+    told = np.sort(ratios[np.isfinite(ratios)])
+    return float(_missing(told[-2:-1], np.median(told), MISSED)[0]) if len(told) > 2 else 1.0
 
 
 def _missing(ratio: Array, told: Array | np.floating, limit: float) -> Array:

@@ -25,7 +25,7 @@ SHARES = {
 class Options:
     """scale: multiplies all schedules. samples: training trajectories. systems, hidden: of the experiments that have a
     choice. data: folder of CMU subjects, "35" and "69" for two, or None. encoder: "paper", convolutions
-    for Charged and Kuramoto, or "mlp" for all systems, with which a step of NRI takes them a 17th of the time."""
+    for Charged and Kuramoto, or "mlp" for all systems, that of Springs."""
 
     scale: float = 1.0
     samples: int = 200_000

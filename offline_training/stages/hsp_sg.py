@@ -65,13 +65,14 @@ class StructureCache:
     def fill(self, hsp: HiddenStatePredictor) -> None:
         """Infer all graphs anew with ``hsp``; an HSP-sg works under the graphs cached so far."""
         device = device_of(hsp)
+        precision = autocast(device, True)  # all processes ask for it, though some may have nothing to infer
         for name, (states, count) in self.sets.items():
             agents = states_of(states(slice(0, 1))).shape[1]
             graphs = torch.zeros(count, agents, agents, dtype=torch.half)
             for begin in range(CHUNK * processes.number(), count, CHUNK * processes.count()):
                 part = slice(begin, min(begin + CHUNK, count))
                 visible = states_of(states(part))[:, : self.visible].to(device)
-                with autocast(device, True):
+                with precision:
                     cached = self.kept[name][part].to(device).float() if hsp.config.alphas else None
                     hidden = hsp(visible, cached)
                     graph = self.nri.graph(torch.cat([visible, hidden], 1))

@@ -157,6 +157,7 @@ def train(
     sums: dict[str, float] = {}
     since = 0
     watch = Stopwatch()
+    precision = autocast(device, schedule.bf16)
     progress = Progress(name, folder, state["step"], schedule.steps, batch, first)
     with progress, processes.in_step(model, loss) as compute:
         for step in range(state["step"], schedule.steps):
@@ -170,7 +171,7 @@ def train(
                 for learner in learners:
                     for group in learner.param_groups:
                         group["lr"] = schedule.rate_at(step)
-                with autocast(device, schedule.bf16):
+                with precision:
                     value, parts = compute(step, generator)
                 model.zero_grad(set_to_none=True)
                 value.backward()

@@ -33,7 +33,9 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Take the step by the gradients that are there."""
+        """Take the step by the gradients that are there, or that ``closure`` makes; returns what it returns."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         for group in self.param_groups:
             updates: dict[torch.Size, list[tuple[nn.Parameter, Tensor]]] = defaultdict(list)
             for weight in group["params"]:
@@ -49,6 +51,7 @@ class Muon(torch.optim.Optimizer):
                 size = 0.2 * max(shape) ** 0.5 * group["lr"]
                 for weight, step in zip(weights, orthogonal(torch.stack(steps)), strict=True):
                     weight.sub_(step, alpha=size)
+        return loss
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

@@ -21,5 +21,5 @@ def pays(kind: str) -> bool:
     """What the first of all processes measured; where bfloat16 does not pay a line says so."""
     faster = processes.agreed(lambda: bf16_pays(kind))
     if not faster and processes.number() == 0:
-        say("bf16: slower than float32 on this machine, float32 is used instead")
+        say("bf16: not faster than float32 on this machine, which takes float32")
     return faster

@@ -73,6 +73,7 @@ def test_small_encoders_keep_the_convolutions_of_nri(system):
     assert (paper.nri.encoder, paper.nri.encoder_width, paper.hsp.embedding) == ("conv", 256, "conv")
     assert (usual.nri.encoder, usual.nri.encoder_width, usual.hsp.embedding) == ("conv", 64, "mlp")
     assert usual.hsp.width == paper.hsp.width == 256
+    assert load_config(system, more=["mlp"]).plan(50_000, 7, 2, 2000).nri.encoder_width == 256  # that of Springs
 
 
 def test_agents_seen_in_a_part_of_the_window_are_an_option_of_like_agents():

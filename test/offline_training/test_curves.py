@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from offline_training import curves
+from offline_training.stages import precision
 from siha_ros import cli_bench
 from siha_ros.cli import main
 
@@ -70,8 +71,11 @@ def test_the_same_samples_with_and_without_an_option(tmp_path, monkeypatch, caps
     monkeypatch.setattr(curves, "TRAINING", 256)
     monkeypatch.setattr(curves, "VALIDATION", 16)
     monkeypatch.setattr(curves, "POINTS", 2)
+    monkeypatch.setattr(precision, "bf16_pays", lambda kind: True)  # also where it does not
+    precision.pays.cache_clear()
     arguments = ["bench", "curves", "--choices", "one_start", "--without", "bf16", "--work", str(tmp_path)]
     assert main([*arguments, "--samples", "256"]) == 0
+    precision.pays.cache_clear()
     found = json.loads((tmp_path / "curves.json").read_text())["curves"]
     assert (
         list(found) == ["one_start", "one_start_without_bf16"] and "+ one_start without bf16" in capsys.readouterr().out

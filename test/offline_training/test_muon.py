@@ -20,6 +20,7 @@ def pays(request, monkeypatch):
     precision.pays.cache_clear()
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch before 2.9 has no Muon to compare with")
 def test_steps_are_those_of_pytorch(pays):
     generator = torch.Generator().manual_seed(0)
     ours = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]

@@ -18,7 +18,7 @@ from siha_ros.cli import main
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = [
-    "training=600", "validation=8", "frames=16", "nri_batch=8", "hsp_batch=8", "nri.encoder_width=8",
+    "training=400", "validation=8", "frames=16", "nri_batch=8", "hsp_batch=8", "nri.encoder_width=8",
     "nri.decoder_width=8", "hsp.width=8", "warmup_epochs=0.05", "refresh_epochs=0.05", "seed=3", "visible_only=false",
     "stages.*.steps=12",
 ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_two_processes_train_as_one_does(tmp_path, capsys):
     ours, theirs = (
         torch.load(tmp_path / place / "hsp_sg_2.pt")["kept"]["structure"] for place in ("together", "alone")
     )
-    assert ours.shape == (600, 7, 7) and torch.allclose(ours.float(), theirs.float(), atol=0.02)
+    assert ours.shape == (400, 7, 7) and torch.allclose(ours.float(), theirs.float(), atol=0.02)
 
 
 def test_one_process_shares_with_nobody():

@@ -50,7 +50,7 @@ def test_models_are_trained_by_the_config_of_their_system(name):
     plan = plan_of(Options().setting(name, 3))
     assert plan == load_config(name).plan(200_000, 8, 3, 2000)
     assert plan.nri.skip_first == (name != "charged")  # there both types act
-    assert plan.nri.encoder == plan.hsp.embedding == ("mlp" if name == "springs" else "conv")
+    assert (plan.nri.encoder, plan.hsp.embedding) == ("mlp" if name == "springs" else "conv", "mlp")
     assert plan.steps["nri"] == plan.steps["nri_visible"]
     fast = plan_of(Options(encoder="mlp").setting(name, 3))
     assert (fast.nri.encoder, fast.nri.difference_gain, fast.nri.skip_first) == ("mlp", 30.0, plan.nri.skip_first)
