@@ -406,7 +406,7 @@ def test_the_first_window_of_a_stream_is_completed_by_how_teams_move(shipped):
 def test_what_is_stated_of_a_team_on_other_springs_is_as_large_as_its_errors(shipped, stiffer):
     """As nearly as agents in view tell; with what is stated from time alone errors are many times that."""
     ratio = {}
-    for name, case in {"with": shipped, "without": without(shipped, "kernel")}.items():
+    for name, case in {"with": shipped, "without": without(shipped, "kernel", "roughness")}.items():
         teams = [Team(seed, 0.1 * stiffer) for seed in range(5, 9)]
         windows = [team.window(case, 20.0, [(2, 18.5, 99.0), (3, 18.5, 99.0)]) for team in teams]
         found = [case.estimator.estimate(window) for window in windows]
@@ -415,7 +415,7 @@ def test_what_is_stated_of_a_team_on_other_springs_is_as_large_as_its_errors(shi
             for team, estimate in zip(teams, found, strict=True)
         ]
     assert max(ratio["with"]) < 4 and np.median(ratio["with"]) < 1.6
-    assert np.median(ratio["without"]) > 2.5
+    assert np.median(ratio["without"]) > 3
 
 
 def test_a_surprise_is_remembered_as_long_as_the_loss_lasts(shipped):
@@ -676,13 +676,14 @@ def test_agents_last_seen_before_the_window_get_the_place_nearer_to_it(case):
 def test_deviation_grows_with_the_time_since_the_loss(case):
     team, lost = case.team(2), [(1, 20.0, 99.0), (4, 20.0, 99.0)]
     times = np.arange(20.0 - case.dt, 23.5, 2 * case.dt)
-    estimates = unaware(case).run(team, times, lost)
+    estimates = case.run(team, times, lost)
     radius = np.array([estimate.position_95[1, -1] for estimate in estimates])
     assert (np.diff(radius) >= -0.02 * radius[:-1]).all() and radius[-1] > 2 * radius[0]
     table = case.estimator.bundle.config.errors["siha"]
     since = times[-1] - estimates[-1].times[estimates[-1].observed[1]][-1] if estimates[-1].observed[1].any() else None
     if since is not None:
-        assert radius[-1] == pytest.approx(table.at(np.array([since]), spread=estimates[-1].spread[1, -1:])[1][0])
+        stated = table.at(np.array([since]), spread=estimates[-1].spread[1, -1:])[1][0]
+        assert radius[-1] == pytest.approx(stated * np.sqrt(estimates[-1].internal.missed))
     variance = np.array([np.trace(estimate.covariance[1, -1]) for estimate in estimates])
     assert (np.diff(variance) >= -0.04 * variance[:-1]).all()
     ahead = np.trace(estimates[-1].forecast.covariance, axis1=-2, axis2=-1)
