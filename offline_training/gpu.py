@@ -29,7 +29,7 @@ from siha_ros.arguments import duration
 from siha_ros.bench import stream_window, window_times
 from siha_ros.bench_train import CASES, measure, table
 from siha_ros.estimator import choose_device, load_estimator
-from siha_ros.machine import bf16_pays, machine
+from siha_ros.machine import machine, precisions
 from siha_ros.model.captured import Captured
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, reconstruction_error
 from siha_ros.model.nri import NRI, NRIConfig
@@ -70,8 +70,8 @@ def run(device: str, budget: float, out: Path) -> bool:
     done("windows", {name: one_window(name, device) for name in BUNDLES})
     cases = ON_CPU if torch.device(device).type == "cpu" else tuple(CASES)
     seconds = min(2.0, budget / 300)
-    precisions = ("float32", "bf16")[: 1 + bf16_pays(torch.device(device).type)]
-    rows = [measure(case, precision, seconds, device) for case in cases for precision in precisions]
+    kinds = precisions(torch.device(device).type)
+    rows = [measure(case, precision, seconds, device) for case in cases for precision in kinds]
     trained = {"machine": report["machine"], "threads": torch.get_num_threads(), "device": device, "rows": rows}
     print(table(trained), flush=True)
     done("training", trained)

@@ -19,7 +19,7 @@ from siha_ros.bench_stream import motion
 from siha_ros.bench_train import CASES, Step
 from siha_ros.body_estimator import BodyEstimator, OverLinearPath
 from siha_ros.estimator import Estimator, TeamEstimator, load_estimator
-from siha_ros.machine import bf16_pays, machine
+from siha_ros.machine import machine, precisions
 from siha_ros.model.captured import Captured
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import Refined, Refinement
@@ -193,8 +193,8 @@ def _times(run: Callable[[], object], repeats: int) -> dict[str, float]:
 def training_speeds(seconds: float = TRAINING_SECONDS) -> dict[str, float]:
     """Samples a second of one optimiser step after another, for 7 agents of which 2 are hidden, in bf16 autocast where
     it pays, as the stages train. ``siha bench train`` has more cases, and says where the time goes."""
-    precision = "bf16" if bf16_pays("cpu") else "float32"
-    return {CASES[name].stage: Step(CASES[name], precision, "cpu").samples_per_second(seconds) for name in TRAINED}
+    fastest = precisions("cpu")[-1]
+    return {CASES[name].stage: Step(CASES[name], fastest, "cpu").samples_per_second(seconds) for name in TRAINED}
 
 
 # memory and table

@@ -65,12 +65,12 @@ def _train_options(kinds: Any) -> Any:
 def _bench_train(options: argparse.Namespace) -> None:
     from siha_ros.bench_train import bench_train, head_line, table, table_rows
     from siha_ros.estimator import choose_device
-    from siha_ros.machine import bf16_pays
+    from siha_ros.machine import precisions
     from siha_ros.tables import markdown
 
     device = choose_device(options.device)
-    precisions = options.precision or PRECISIONS[: 1 + bf16_pays(device.type)]
-    report = bench_train(options.cases, precisions, options.seconds, options.threads, str(device), options.profile)
+    chosen = options.precision or precisions(device.type)
+    report = bench_train(options.cases, chosen, options.seconds, options.threads, str(device), options.profile)
     _show(options, report, table(report))
     if options.markdown is not None:
         options.markdown.write_text("\n".join([head_line(report), "", *markdown(table_rows(report)), ""]))

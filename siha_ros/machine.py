@@ -43,6 +43,11 @@ def bf16_pays(kind: str) -> bool:
     return _product_seconds(torch.float32) > BF16_WORTH * _product_seconds(torch.bfloat16)
 
 
+def precisions(kind: str) -> tuple[str, ...]:
+    """What training on such a device is worth measuring in, the fastest last."""
+    return ("float32", "bf16") if bf16_pays(kind) else ("float32",)
+
+
 def _product_seconds(dtype: torch.dtype) -> float:
     """Of one product of matrices, the best of three."""
     matrix = torch.ones(512, 512, dtype=dtype)
