@@ -64,11 +64,19 @@ def measure(
         train_team(short, training, validation, Path(folder), scale=1.0, seed=0, device=device, compiled=compiled)
         rows = processes.agreed(lambda: stage_rows(Path(folder)))
     filled = len(training) + (len(validation) if plan.rounds is None else 0)
-    return {
-        next(stage for stage in sorted(STAGES, reverse=True) if name.startswith(stage)): Pace(
+    paces = {
+        name: Pace(
             row["step_seconds"], row["validation_seconds"] / len(validation), row.get("refresh_seconds", 0.0) / filled
         )
         for name, row in rows.items()
+    }
+    for name in [name for name in paces if name.endswith("_edges")]:  # they come along with NRI's
+        edges, nri = paces.pop(name), paces[name.removesuffix("_edges")]
+        step, check = nri.step + plan.evidence * edges.step, nri.check + edges.check
+        paces[name.removesuffix("_edges")] = replace(nri, step=step, check=check)
+    return {
+        next(stage for stage in sorted(STAGES, reverse=True) if name.startswith(stage)): pace
+        for name, pace in paces.items()
     }
 
 

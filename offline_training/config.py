@@ -83,6 +83,8 @@ class TrainConfig:
     seed: int = 0
     visible_only: bool = True
     starts: int | None = None
+    evidence: float = 0.0
+    evidence_last: bool = False
     rotate: bool = False
     warm: bool = False
     rounds: int | None = None
@@ -103,6 +105,8 @@ class TrainConfig:
             raise ValueError("training, validation: expected numbers of windows above 0")
         if min(self.visible, self.hidden, self.frames, self.nri_batch, self.hsp_batch) < 1:
             raise ValueError("visible, hidden, frames, nri_batch, hsp_batch: expected numbers above 0")
+        if self.evidence < 0 or (self.evidence and self.system == BODY):
+            raise ValueError(f"evidence: expected 0 or more, and 0 with system {BODY}")
         if min(self.warmup_epochs, self.refresh_epochs) <= 0:
             raise ValueError("warmup_epochs, refresh_epochs: expected numbers above 0")
         self._networks(1)
@@ -139,6 +143,8 @@ class TrainConfig:
             refresh_epochs=self.refresh_epochs,
             schedules=schedules,
             starts=self.starts,
+            evidence=self.evidence,
+            evidence_last=self.evidence_last,
             rotate=self.rotate,
             warm=self.warm,
             ordered=self.system == BODY,

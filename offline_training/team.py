@@ -17,12 +17,13 @@ from torch import Tensor
 import siha_ros
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.datasets.team import TeamWindows
+from offline_training.stages.edge_evidence import BATCH, train_pair_dynamics
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
 from offline_training.stages.logs import revision, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.nri import train_nri
-from offline_training.stages.samples import Sample
+from offline_training.stages.samples import Sample, device_of
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Training, save_bundle
 from siha_ros.model.denoise import usual_roughness
 from siha_ros.model.edges import matrix_to_incoming
@@ -59,7 +60,8 @@ class TeamPlan:
     visible_only: an NRI of the visible agents alone beside the other, the paper's baseline. steps: of the stages nri,
     nri_visible, hsp_sa, hsp_sg; of the latter two for the largest number of hidden agents. cached: windows of the fixed
     set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set. schedules: of the stages, but
-    for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. rotate: samples are turned at random. warm:
+    for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. evidence: steps of the model that tells NRI the
+    edges (:mod:`offline_training.stages.edge_evidence`), by those of NRI; 0, the paper: there is none. evidence_last: it sees the last change of a state too. rotate: samples are turned at random. warm:
     HSP-sg starts from the weights of HSP-sa. ordered: hidden agents have names, slots are not matched to them. rounds:
     of the refinement that validates HSP-sg; None: by a structure cache of the validation set, as the paper. checks:
     windows that validate NRI and HSP-sg.
@@ -78,6 +80,8 @@ class TeamPlan:
     refresh_epochs: float = 1.5
     schedules: dict[str, Schedule] = field(default_factory=lambda: dict(SCHEDULES))
     starts: int | None = 1
+    evidence: float = 0.0
+    evidence_last: bool = False
     rotate: bool = True
     warm: bool = True
     ordered: bool = False
@@ -131,6 +135,8 @@ def described(plan: TeamPlan) -> dict[str, Any]:
     found = asdict(plan)
     if not plan.hsp.seen_frames:
         del found["hsp"]["seen_frames"]
+    if not plan.evidence:
+        del found["evidence"], found["evidence_last"]
     return found
 
 
@@ -206,17 +212,28 @@ def fit_nri(
     seed: int,
 ) -> None:
     """The stage of ``plan.steps[name]``: NRI of the first ``agents``. scale: multiplies its schedule."""
-    target = validation.states(slice(None), agents)[: plan.checks]
+    target = validation.states(slice(None), agents)[: plan.checks, :agents]
+    edges = None if validation.edges is None else validation.edges[: plan.checks, :agents, :agents]
+    visible, schedule = plan.visible_counts if agents == data.agents else (agents,), plan.schedule(name, scale)
+    taught_by = None
+    if plan.evidence:
+        sample = sampler(data, BATCH, visible, agents, plan.rotate)
+        steps, device = max(1, round(plan.evidence * schedule.steps)), device_of(nri)
+        own, last = f"{name}_edges", plan.evidence_last
+        taught_by = train_pair_dynamics(
+            own, folder, plan.nri, sample, target, edges, schedule, steps, last=last, seed=seed, device=device
+        ).graph
     train_nri(
         name,
         folder,
         nri,
-        sampler(data, plan.nri_batch, plan.visible_counts if agents == data.agents else (agents,), agents, plan.rotate),
-        target[:, :agents],
-        None if validation.edges is None else validation.edges[: plan.checks, :agents, :agents],
-        plan.schedule(name, scale),
+        sampler(data, plan.nri_batch, visible, agents, plan.rotate),
+        target,
+        edges,
+        schedule,
         batch=plan.nri_batch,
         starts=plan.starts,
+        taught_by=taught_by,
         seed=seed,
     )
 

@@ -292,7 +292,26 @@ class NRI(nn.Module):
         config = self.config
         logits = self.encoder(x)
         probabilities = torch.softmax(logits, -1)
-        edges = self.sample(logits, noise)
+        likelihood, shown = self._likelihood(x, self.sample(logits, noise), starts, known)
+        prior = probabilities.new_tensor(config.prior or [1.0 / config.edge_types] * config.edge_types)
+        divergence = (probabilities * ((probabilities + 1e-16).log() - (prior + 1e-16).log())).sum()
+        divergence = divergence / (x.shape[0] * x.shape[1])
+        return likelihood + divergence, shown | {"kl": divergence.detach()}
+
+    def taught_loss(
+        self, x: Tensor, edges: Tensor, starts: int | None = None, known: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Loss per agent where something else says the edges, ``[B, A, A - 1, K]`` probabilities: the decoder moves
+        under them, and the encoder learns to say them (cross-entropy). The rest: as in :meth:`elbo_loss`."""
+        likelihood, shown = self._likelihood(x, edges, starts, known)
+        missed = -(edges * torch.log_softmax(self.encoder(x), -1)).sum() / (x.shape[0] * x.shape[1])
+        return likelihood + missed, shown | {"missed": missed.detach()}
+
+    def _likelihood(
+        self, x: Tensor, edges: Tensor, starts: int | None, known: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Negative log likelihood per agent of what is rolled out under ``edges``, and what is shown of it."""
+        config = self.config
         (batch, agents, frames, features), every = x.shape, config.teacher_forcing
         if starts is None:
             begins, scale = list(range(0, frames - 1, every)), 1.0
@@ -302,11 +321,7 @@ class NRI(nn.Module):
         squared = sum_in_parts(partial(self._squared, known), parts, [x, edges], list(self.decoder.parameters()))
         predicted = batch * agents * features * sum(min(every, frames - 1 - begin) for begin in begins)
         likelihood = scale * squared / (2 * config.variance) / (batch * agents)
-        prior = probabilities.new_tensor(config.prior or [1.0 / config.edge_types] * config.edge_types)
-        divergence = (probabilities * ((probabilities + 1e-16).log() - (prior + 1e-16).log())).sum()
-        divergence = divergence / (batch * agents)
-        shown = {"mse": squared.detach() / predicted, "nll": likelihood.detach(), "kl": divergence.detach()}
-        return likelihood + divergence, shown
+        return likelihood, {"mse": squared.detach() / predicted, "nll": likelihood.detach()}
 
     def _parts(self, x: Tensor, begins: list[int]) -> list[tuple[list[int], slice]]:
         """Roll-outs of all samples from the frames ``begins``, as parts of some frames and samples: as large as
