@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from offline_training.config import load_config
 from offline_training.configured import load_windows
 from offline_training.datasets.benchmarks import StateWindows
-from offline_training.stages.logs import claim
+from offline_training.stages.logs import claim, stage_rows
 from offline_training.stages.loop import write_atomically
 from offline_training.team import TeamPlan, fit_nri
 from siha_ros.machine import machine
@@ -37,6 +37,7 @@ CHOICES = {  # each adds to the one before
     "narrow_decoder": ["narrow_decoder"],
     "one_start": ["one_start"],
     "muon": ["muon", "decay", "turned"],
+    "evidence": ["evidence"],
 }
 AGENTS = 7
 TRAINING, VALIDATION = 100_000, 1000  # windows
@@ -102,7 +103,12 @@ def train_for(
         short = replace(plan, steps=plan.steps | {name: steps}, schedules={name: schedule})
         nri = NRI(plan.nri).to(device)
         fit_nri(name, short, nri, training, validation, folder, agents=AGENTS, scale=1.0, seed=seed)
-        return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        if plan.evidence:  # its minutes are of this curve
+            edges = stage_rows(folder)[f"{name}_edges"]
+            shares = {"seconds": 1.0, "step_seconds": plan.evidence, "validation_seconds": 1.0}
+            rows = [row | {key: row[key] + share * edges[key] for key, share in shares.items()} for row in rows]
+        return rows
 
     if samples:
         return fit(work, max(POINTS, round(samples / plan.nri_batch)), POINTS)

@@ -61,10 +61,11 @@ class TeamPlan:
     nri_visible, hsp_sa, hsp_sg; of the latter two for the largest number of hidden agents. cached: windows of the fixed
     set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set. schedules: of the stages, but
     for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. evidence: steps of the model that tells NRI the
-    edges (:mod:`offline_training.stages.edge_evidence`), by those of NRI; 0, the paper: there is none. evidence_last: it sees the last change of a state too. rotate: samples are turned at random. warm:
-    HSP-sg starts from the weights of HSP-sa. ordered: hidden agents have names, slots are not matched to them. rounds:
-    of the refinement that validates HSP-sg; None: by a structure cache of the validation set, as the paper. checks:
-    windows that validate NRI and HSP-sg.
+    edges (:mod:`offline_training.stages.edge_evidence`), by those of NRI; 0, the paper: there is none. evidence_last:
+    it sees the last change of a state too. rotate: samples are turned at random. warm: HSP-sg starts from the weights
+    of HSP-sa. ordered: hidden agents have names, slots are not matched to them. rounds: of the refinement that
+    validates HSP-sg; None: by a structure cache of the validation set, as the paper. checks: windows that validate NRI
+    and HSP-sg.
     """
 
     hidden_counts: tuple[int, ...]

@@ -13,7 +13,7 @@ from siha_ros.arguments import factor, output_file, positive, seed
 
 TRAINED = ("nri_5", "nri_7", "nri_10", "nri_31", "hsp_sa_7", "hsp_sg_7", "hsp_sa_10", "hsp_sg_10")
 PRECISIONS = ("float32", "bf16")
-CHOICES = ("paper", "features", "bf16", "narrow_decoder", "one_start", "muon")
+CHOICES = ("paper", "features", "bf16", "narrow_decoder", "one_start", "muon", "evidence")
 SCENARIOS = ("team_7", "team_50", "body_120", "body_240", "bodies_4")
 
 

@@ -3,10 +3,10 @@ edges, so that the likeliest graph of a window is found by trying all of them.
 
     x_i(t+1) - x_i(t) ~ N( a(x_i) + sum_j [ b(x_i, x_j) + z_ij m(x_i, x_j) ],  s^2(x) ),   z_ij in {0, 1}, even odds
 
-Expectation maximisation: the posterior of the z of each receiver is exact, by its 2^(A-1) sets of senders; a, b, m and s
-are networks that climb the likelihood under graphs drawn from it. NRI's gradient has to come through sampled edges and
-a decoder that does not know yet what they mean; here an edge is told as soon as m is right on average. The variance
-depends on the state: where agents meet closely a frame is too long to be foretold, and those steps would drown the rest.
+Expectation maximisation: the posterior of the z of each receiver is exact, by its 2^(A-1) sets of senders; a, b, m and
+s are networks that climb the likelihood under graphs drawn from it. NRI's gradient has to come through sampled edges
+and a decoder that does not know yet what they mean; here an edge is told as soon as m is right on average. The variance
+depends on the state: where agents meet closely a frame is too long to be foretold, and those steps would drown others.
 A state that does not say all (of an oscillator's phase it says the sine) goes in with its last change, and the change
 of that change is what comes out.
 """
@@ -32,10 +32,10 @@ from siha_ros.replay.metrics import edge_accuracy
 BATCH = 16  # windows of a step: many small steps teach more than few large ones
 FRAMES = 16  # of a window that a step looks at, and
 ASKED = 24  # that a graph is read off
-EVEN_STEPS = 100  # in which all edges are half there, before the first graphs are drawn
+EVEN_STEPS = 20  # in which all edges are half there; in more of them a(x_i) learns their mean effect and keeps it
 RATE = 5e-3
 MOST_AGENTS = 12
-UNCHANGING = 1e-3  # standard deviation of the change in a frame, below which a feature tells nothing
+UNCHANGING = 1e-3  # change in a frame, by the spread of a feature, below which it tells nothing
 LOG_VARIANCES = (-14.0, 6.0)
 
 
@@ -58,28 +58,30 @@ class PairDynamics(nn.Module):
             nn.Linear(seen, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2 * features)
         )
         out = (3 if first_acts else 2) * features
-        self.pair = nn.Sequential(
-            PairLinear(seen, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, out)
-        )
-        change, of_change = (examples.diff(n, dim=2).flatten(0, 2).std(0) for n in (1, 2))
-        self.register_buffer("unit", (of_change if last else change).clamp_min(UNCHANGING))
-        self.register_buffer("last_unit", change.clamp_min(UNCHANGING))
-        self.register_buffer("told", (change > UNCHANGING).float())
+        self.first = PairLinear(seen, width)
+        self.pair = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, out))
+        with torch.no_grad():  # edges start as a function of differences, for the same reason as EVEN_STEPS are few
+            self.first.receiver.weight.copy_(-self.first.sender.weight)
+        spread, change, of_change = (examples.diff(n, dim=2).flatten(0, 2).std(0) for n in (0, 1, 2))
+        least = UNCHANGING * spread.clamp_min(1e-6)
+        self.register_buffer("unit", (of_change if last else change).maximum(least))
+        self.register_buffer("last_unit", change.maximum(least))
+        self.register_buffer("told", (change > least).float())
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``[..., A, D]``, or ``2 D`` with the last change, to the step without the edges that z tells ``[..., A, D]``, what each of them adds
-        ``[..., A, A - 1, D]`` (receiver, sender), and the log variance ``[..., A, D]``."""
+        """``[..., A, D]``, or ``2 D`` with the last change, to the step without the edges that z tells ``[..., A, D]``,
+        what each of them adds ``[..., A, A - 1, D]`` (receiver, sender), and the log variance ``[..., A, D]``."""
         own, log_variance = self.own(states).chunk(2, -1)
-        pairs = self.pair(states).split(self.features, -1)
+        pairs = self.pair(self.first(states)).split(self.features, -1)
         if self.first_acts:
             own = own + pairs[2].sum(-2)
         log_variance = (log_variance + pairs[0].logsumexp(-2)).clamp(*LOG_VARIANCES)
         return own, pairs[1], log_variance
 
     def step_terms(self, x: Tensor, known: Tensor | None, frames: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """For S ``frames`` of those that have a next one of trajectories ``[B, A, T, D]``: what is left of the steps without edges ``[B, S, A, D]``,
-        what edges add ``[B, S, A, A - 1, D]``, log variances and weights, 0 where nothing was measured (bool ``known``
-        as in :meth:`NRI.elbo_loss`) or nothing changes."""
+        """For S ``frames``, of :meth:`some_frames`, of trajectories ``[B, A, T, D]``: what is left of the steps without
+        edges ``[B, S, A, D]``, what edges add ``[B, S, A, A - 1, D]``, log variances and weights, 0 where nothing was
+        measured (bool ``known`` as in :meth:`NRI.elbo_loss`) or nothing changes."""
         frames = frames + int(self.last)
         now, step = x[:, :, frames].transpose(1, 2), (x[:, :, frames + 1] - x[:, :, frames]).transpose(1, 2)
         if self.last:
@@ -98,8 +100,8 @@ class PairDynamics(nn.Module):
         return torch.randperm(x.shape[2] - 1 - int(self.last))[:count]
 
     def loss(self, x: Tensor, known: Tensor | None, draws: Tensor | None) -> Tensor:
-        """Negative log likelihood of a step's features under graphs of the posterior. draws: ``[B, A]`` in [0, 1), which
-        graphs; None: all edges are half there."""
+        """Negative log likelihood of a step's features under graphs of the posterior. draws: ``[B, A]`` in [0, 1),
+        which graphs; None: all edges are half there."""
         left, sent, log_variance, weight = self.step_terms(x, known, self.some_frames(x, FRAMES))
         with torch.no_grad():
             if draws is None:
@@ -107,14 +109,14 @@ class PairDynamics(nn.Module):
             else:
                 odds = log_odds(left, sent, log_variance, weight).softmax(-1).cumsum(-1)
                 picked = torch.searchsorted(odds, draws.unsqueeze(-1)).squeeze(-1).clamp_max(odds.shape[-1] - 1)
-                senders = sender_sets(x.shape[1] - 1, x.device)[picked]
+                senders = sender_sets(x)[picked]
         return negative_likelihood(left, sent, log_variance, weight, senders)
 
     @torch.no_grad()
     def graph(self, x: Tensor, known: Tensor | None = None) -> Tensor:
         """Posterior of the edge types ``[B, A, A - 1, 2]`` (receiver, sender) of trajectories ``[B, A, T, D]``."""
         frames = self.some_frames(x, ASKED)
-        sets = sender_sets(x.shape[1] - 1, x.device)
+        sets = sender_sets(x)
         there = []
         for part in torch.arange(len(x)).split(BATCH):  # no more at once than a processor's cache holds
             terms = self.step_terms(x[part], None if known is None else known[part], frames)
@@ -123,9 +125,10 @@ class PairDynamics(nn.Module):
         return torch.stack([1 - probability, probability], -1)
 
 
-def sender_sets(senders: int, device: torch.device | None = None) -> Tensor:
-    """All ``[2^n, n]`` sets of n senders, 1 for those in it."""
-    return (torch.arange(2**senders, device=device)[:, None] >> torch.arange(senders, device=device) & 1).float()
+def sender_sets(like: Tensor) -> Tensor:
+    """All ``[2^(A-1), A - 1]`` sets of senders of an agent, 1 for those in one. like: states ``[B, A, ...]``."""
+    index = torch.arange(like.shape[1] - 1, device=like.device)
+    return (torch.arange(2 ** len(index), device=like.device)[:, None] >> index & 1).to(like)
 
 
 def log_odds(left: Tensor, sent: Tensor, log_variance: Tensor, weight: Tensor) -> Tensor:
@@ -135,7 +138,7 @@ def log_odds(left: Tensor, sent: Tensor, log_variance: Tensor, weight: Tensor) -
     certainty = weight * (-0.5 * log_variance).exp()
     added = (sent * certainty.unsqueeze(-2)).permute(0, 2, 3, 1, 4).flatten(3)  # [B, A, A - 1, S D]
     remains = (left * certainty).transpose(1, 2).flatten(2)
-    sets = sender_sets(sent.shape[-2], sent.device)
+    sets = sender_sets(sent[:, 0])
     products = torch.einsum("cj,bajk,ck->bac", sets, added @ added.transpose(-1, -2), sets)
     return (added @ remains.unsqueeze(-1)).squeeze(-1) @ sets.T - 0.5 * products
 
@@ -162,8 +165,8 @@ def train_pair_dynamics(
     device: torch.device | None = None,
 ) -> PairDynamics:
     """Train a model of steps for the edges of an NRI of ``config`` on sample(generator), ``BATCH`` windows. schedule:
-    of that NRI, whose validations are as many. last: as in :class:`PairDynamics`. The rest: as in :func:`train_nri`. Raises ValueError for more than two
-    edge types or ``MOST_AGENTS`` agents."""
+    of that NRI, whose validations are as many. last: as in :class:`PairDynamics`. The rest: as in :func:`train_nri`.
+    Raises ValueError for more than two edge types or ``MOST_AGENTS`` agents."""
     agents = validation.shape[1]
     if config.edge_types != 2 or agents > MOST_AGENTS:
         raise ValueError(
@@ -172,7 +175,9 @@ def train_pair_dynamics(
         )
     first = states_of(sample(torch.Generator().manual_seed(seed)))
     examples = torch.cat([first, validation])
-    dynamics = PairDynamics(config.decoder_width, examples, not config.skip_first, last).to(device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        dynamics = PairDynamics(config.decoder_width, examples, not config.skip_first, last).to(device)
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         states, known = parts(sample(generator), dynamics)
@@ -195,7 +200,7 @@ def evaluate_pair_dynamics(dynamics: PairDynamics, states: Tensor, edges: Tensor
     """Negative log likelihood under the most probable graph, and where edges are known their accuracy in percent."""
     losses, guesses = [], []
     frames = dynamics.some_frames(states)
-    sets = sender_sets(states.shape[1] - 1, dynamics.unit.device)
+    sets = sender_sets(states.to(dynamics.unit.device))
     for x in (part.to(dynamics.unit.device) for part in states.split(BATCH)):
         terms = dynamics.step_terms(x, None, frames)
         senders = sets[log_odds(*terms).argmax(-1)]

@@ -16,8 +16,6 @@ from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.nri import NRI
 from siha_ros.replay.metrics import edge_accuracy
 
-TAUGHT = 1.0  # of the schedule, where something else says the edges
-
 
 def train_nri(
     name: str,
@@ -36,8 +34,7 @@ def train_nri(
     """Train ``nri`` on sample(generator): a batch of states ``[B, A, T, D]``, with a mask where there are gaps.
 
     validation: states ``[n, A, T, D]`` with true edges ``[n, A, A]`` or None. starts: as in :meth:`NRI.elbo_loss`.
-    taught_by(states, mask): edges ``[B, A, A - 1, K]`` that :meth:`NRI.taught_loss` learns from, for ``TAUGHT`` of the
-    schedule; the bound takes over then.
+    taught_by(states, mask): edges ``[B, A, A - 1, K]`` that :meth:`NRI.taught_loss` learns from, in place of the bound.
     The model kept is the one with the lowest validation loss, which needs no labels.
     """
 
@@ -47,7 +44,7 @@ def train_nri(
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         states, known = parts(sample(generator), nri)
-        if taught_by is not None and step < TAUGHT * schedule.steps:
+        if taught_by is not None:
             return nri.taught_loss(states, taught_by(states, known), starts, known)
         agents = states.shape[1]
         whole = len(states) * processes.count()  # drawn for the whole batch, so that every process's share is the same

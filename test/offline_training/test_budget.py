@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from offline_training import configured
+from offline_training import budget, configured
 from offline_training.budget import Pace, _refreshes, choose, measure
 from offline_training.config import changed, load_config
 from offline_training.configured import load_windows, train_config
@@ -92,6 +92,24 @@ def test_pace_is_measured_on_few_steps_and_windows(monkeypatch, capsys):
     assert all(own.step > 0 and own.check > 0 for own in pace.values())
     assert pace["hsp_sg"].fill > 0 and pace["nri"].fill == 0
     assert capsys.readouterr().out == ""
+
+
+def test_the_pace_of_nri_has_that_of_what_teaches_it(monkeypatch):
+    """Its steps cost 0.2 s and 3 times 0.01; to validate it, 0.5 s and 0.25 on 50 windows."""
+    rows = {
+        "nri": {"step_seconds": 0.2, "validation_seconds": 0.5},
+        "nri_edges": {"step_seconds": 0.01, "validation_seconds": 0.25},
+        "hsp_sg_2": {"step_seconds": 0.3, "validation_seconds": 1.0, "refresh_seconds": 20.0},
+    }
+    monkeypatch.setattr(budget, "stage_rows", lambda folder: rows)
+    monkeypatch.setattr(budget, "train_team", lambda *_, **__: None)
+    config = load_config("springs", [], [*TINY, "evidence=3.0"])
+    training, validation, hidden = load_windows(config, None)
+    pace = measure(config.plan(1200, 7, hidden, 30), training, validation.first(50), "cpu", False)
+    assert pace == {
+        "nri": Pace(pytest.approx(0.23), pytest.approx(0.75 / len(validation.first(50)))),
+        "hsp_sg": Pace(0.3, 1.0 / len(validation.first(50)), pytest.approx(20.0 / (1024 + len(validation.first(50))))),
+    }
 
 
 def test_a_choice_is_kept_for_a_run_that_goes_on(tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -61,6 +62,20 @@ def test_from_config_to_weights(options, tmp_path):
     assert rows[3][:3] == ["nri", "11", "88"] and rows[3][4].startswith("mse ")
     with pytest.raises(ValueError, match=r"holds a training with seed 3 \(now 4\)"):
         train_config(load_config("springs", options, [*TINY, "hidden=3", "seed=4"]), tmp_path / "work")
+
+
+def test_what_teaches_nri_is_logged_and_drawn_beside_it(tmp_path):
+    """Twice the steps, 16 windows in each; its likelihood is what is drawn."""
+    result = train_config(load_config("kuramoto", ["evidence"], [*TINY, "evidence=2.0"]), tmp_path)
+    taught = {name: row for name, row in result["stages"].items() if name.endswith("_edges")}
+    assert list(taught) == ["nri_edges", "nri_visible_edges"]
+    steps = result["stages"]["nri"]["step"]
+    assert all((row["step"], row["samples"]) == (2 * steps, 32 * steps) for row in taught.values())
+    assert all(math.isfinite(row["nll"]) and 0 <= row["accuracy"] <= 100 for row in taught.values())
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+    assert {path.name for path in (tmp_path / "weights").iterdir()} == {
+        f"{name}.safetensors" for name in ("nri", "nri_visible", "hsp_sa_2", "hsp_sg_2")
+    }
 
 
 def test_a_short_schedule_caches_the_graphs_that_it_draws(tmp_path, monkeypatch):

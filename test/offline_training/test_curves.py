@@ -66,6 +66,20 @@ def test_a_tiny_run(tmp_path, monkeypatch, capsys):
     assert json.loads((work / "curves.json").read_text())["curves"]["one_start"]["points"] == points
 
 
+def test_the_minutes_of_what_teaches_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "TRAINING", 256)
+    monkeypatch.setattr(curves, "VALIDATION", 16)
+    monkeypatch.setattr(curves, "POINTS", 2)
+    arguments = ["bench", "curves", "--choices", "evidence", "--samples", "256", "--work", str(tmp_path)]
+    assert main(arguments) == 0
+    nri, edges = (
+        json.loads((tmp_path / f"{name}.jsonl").read_text().splitlines()[-1])["seconds"]
+        for name in ("evidence", "evidence_edges")
+    )
+    (curve,) = json.loads((tmp_path / "curves.json").read_text())["curves"].values()
+    assert curve["points"][-1]["minutes"] == pytest.approx((nri + edges) / 60) and edges > 0
+
+
 def test_the_same_samples_with_and_without_an_option(tmp_path, monkeypatch, capsys):
     """From the same weights on the same batches: after two steps precision changes little, and something."""
     monkeypatch.setattr(curves, "TRAINING", 256)

@@ -1,0 +1,239 @@
+"""Edges told by a model of single steps: its posterior by hand and by trying, what it learns without labels, and NRI
+that learns from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from offline_training.config import load_config
+from offline_training.datasets.benchmarks import SYSTEMS
+from offline_training.stages import edge_evidence
+from offline_training.stages.edge_evidence import (
+    PairDynamics,
+    evaluate_pair_dynamics,
+    log_odds,
+    negative_likelihood,
+    sender_sets,
+    train_pair_dynamics,
+)
+from offline_training.stages.loop import Schedule
+from offline_training.team import described, fit_nri
+from siha_ros.model.nri import NRI, NRIConfig
+
+AGENTS, FRAMES = 4, 6
+SCHEDULE = Schedule(100, validate_every=100)
+
+
+def random_terms(features=2, batch=3, frames=5):
+    """Left over, sent, log variances and weights, float64; one step was not measured."""
+    torch.manual_seed(3)
+    left, log_variance = torch.randn(2, batch, frames, AGENTS, features, dtype=torch.float64)
+    sent = torch.randn(batch, frames, AGENTS, AGENTS - 1, features, dtype=torch.float64)
+    weight = torch.ones_like(left)
+    weight[0, 1, 2] = 0
+    return left, sent, log_variance, weight
+
+
+def make_dynamics(*, last=False, first_acts=False, width=8) -> PairDynamics:
+    torch.manual_seed(5)
+    return PairDynamics(width, torch.randn(20, AGENTS, FRAMES, 2), first_acts, last)
+
+
+def springs(count, split="train"):
+    return SYSTEMS["springs"].windows(split, count, AGENTS, 50, 0)
+
+
+# Posterior
+
+
+def test_sets_of_senders():
+    assert sender_sets(torch.zeros(1, 3)).tolist() == [[0, 0], [1, 0], [0, 1], [1, 1]]
+
+
+def test_odds_by_hand():
+    # receivers that moved by 2 each with two senders that would add 2 and 1, at a variance of 1:
+    # (4 - (2 - sum)^2) / 2 is 0, 2, 1.5, 1.5; at twice the standard deviation a quarter of that
+    left = torch.full((1, 1, 3, 1), 2.0)
+    sent = torch.tensor([[2.0], [1.0]]).expand(1, 1, 3, 2, 1)
+    for log_variance, share in ((0.0, 1.0), (math.log(4), 0.25)):
+        found = log_odds(left, sent, torch.full_like(left, log_variance), torch.ones_like(left))
+        assert found.flatten().tolist() == pytest.approx(3 * [share * odds for odds in (0, 2, 1.5, 1.5)])
+
+
+def test_odds_are_those_of_trying_every_graph():
+    left, sent, log_variance, weight = random_terms()
+    sets = sender_sets(sent[:, 0])
+    tried = []
+    for senders in sets:
+        error = left - (sent * senders[:, None]).sum(-2)
+        tried.append(-(0.5 * error.square() * (-log_variance).exp() * weight).sum((1, 3)))
+    expected = torch.stack(tried, -1) - tried[0].unsqueeze(-1)
+    found = log_odds(left, sent, log_variance, weight)
+    torch.testing.assert_close(found, expected)
+
+
+def test_likelihood_is_that_of_a_normal_distribution():
+    left, sent, log_variance, weight = random_terms()
+    senders = torch.bernoulli(torch.full((3, AGENTS, AGENTS - 1), 0.5, dtype=torch.float64))
+    mean = (sent * senders[:, None, ..., None]).sum(-2)
+    each = -torch.distributions.Normal(mean, (0.5 * log_variance).exp()).log_prob(left) - 0.5 * math.log(2 * math.pi)
+    expected = each[weight > 0].mean()
+    found = negative_likelihood(left, sent, log_variance, weight, senders)
+    assert float(found) == pytest.approx(float(expected))
+    inputs = [part.requires_grad_() for part in (left, sent, log_variance)]
+    assert torch.autograd.gradcheck(lambda *terms: negative_likelihood(*terms, weight, senders), inputs)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("first_acts", [False, True])
+def test_another_order_of_agents_is_another_order_of_edges(last, first_acts):
+    dynamics = make_dynamics(last=last, first_acts=first_acts).double()
+    x, order = torch.randn(3, AGENTS, FRAMES, 2, dtype=torch.float64), torch.tensor([2, 0, 3, 1])
+    terms = dynamics.step_terms(x, None, torch.arange(FRAMES - 2))
+    mixed = dynamics.step_terms(x[:, order], None, torch.arange(FRAMES - 2))
+    for index in (0, 2, 3):
+        torch.testing.assert_close(mixed[index], terms[index][:, :, order])
+    there = edge_evidence.incoming_to_matrix(dynamics.graph(x))
+    expected = there[:, order][:, :, order]
+    torch.testing.assert_close(edge_evidence.incoming_to_matrix(dynamics.graph(x[:, order])), expected)
+
+
+def test_steps_in_their_units_and_the_last_change():
+    dynamics = make_dynamics(last=True)
+    nn.init.zeros_(dynamics.own[-1].weight)
+    nn.init.zeros_(dynamics.own[-1].bias)
+    x = torch.randn(2, AGENTS, FRAMES, 2)
+    left, *_ = dynamics.step_terms(x, None, torch.tensor([0, 3]))
+    torch.testing.assert_close(left[:, 0], (x[:, :, 2] - 2 * x[:, :, 1] + x[:, :, 0]) / dynamics.unit)
+    torch.testing.assert_close(left[:, 1], (x[:, :, 5] - 2 * x[:, :, 4] + x[:, :, 3]) / dynamics.unit)
+
+
+def test_a_feature_that_never_changes_counts_for_nothing():
+    examples = torch.randn(20, AGENTS, FRAMES, 2)
+    examples[..., 1] = examples[:, :, :1, 1]
+    dynamics = PairDynamics(8, examples, False, False)
+    *_, weight = dynamics.step_terms(examples, None, torch.arange(3))
+    assert weight[..., 0].eq(1).all() and weight[..., 1].eq(0).all()
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_what_was_not_measured_says_nothing(last):
+    dynamics = make_dynamics(last=last)
+    x, known = torch.randn(2, AGENTS, FRAMES, 2), torch.ones(2, AGENTS, FRAMES, 2, dtype=torch.bool)
+    known[0, 1, 3] = False
+    filled = x.clone()
+    filled[0, 1, 3] += 7.0
+    frames = dynamics.some_frames(x)
+    draws = torch.rand(2, AGENTS)
+    losses, graphs = [], []
+    for states in (x, filled):
+        terms = dynamics.step_terms(states, known, frames)
+        losses.append(negative_likelihood(*terms, torch.ones(2, AGENTS, AGENTS - 1)).item())
+        graphs.append(log_odds(*terms))
+        torch.manual_seed(0)
+        losses.append(dynamics.loss(states, known, draws).item())
+    assert losses[:2] == pytest.approx(losses[2:])
+    torch.testing.assert_close(graphs[0], graphs[1])
+    assert not torch.allclose(log_odds(*dynamics.step_terms(filled, None, frames)), graphs[0])
+
+
+# Learning
+
+
+def test_edges_of_springs_are_found_without_labels(tmp_path):
+    data, held_out = springs(4000), springs(200, "validation")
+    config = NRIConfig(50, 4, decoder_width=128)
+
+    def sample(generator):
+        return data.all_states[torch.randint(0, len(data), (edge_evidence.BATCH,), generator=generator)]
+
+    dynamics = train_pair_dynamics(
+        "edges", tmp_path, config, sample, held_out.all_states, held_out.edges, SCHEDULE, 400
+    )
+    found = evaluate_pair_dynamics(dynamics, held_out.all_states, held_out.edges)
+    assert found["accuracy"] > 97
+    row = json.loads((tmp_path / "edges.jsonl").read_text().splitlines()[-1])
+    assert row["step"] == 400 and row["accuracy"] == pytest.approx(found["accuracy"], abs=0.5)
+
+
+def test_labels_change_nothing_but_the_log(tmp_path):
+    data = springs(100)
+    config = NRIConfig(50, 4, decoder_width=8)
+    schedule = replace(SCHEDULE, steps=10, validate_every=5)
+    weights = []
+    for name, edges in (("with", data.edges), ("without", None), ("others", ~data.edges)):
+        trained = train_pair_dynamics(
+            name, tmp_path, config, lambda _: data.all_states[:16], data.all_states, edges, schedule, 60
+        )
+        weights.append(torch.cat([part.flatten() for part in trained.parameters()]))
+    assert torch.equal(weights[0], weights[1]) and torch.equal(weights[0], weights[2])
+
+
+def test_what_cannot_be_tried_is_said(tmp_path):
+    many = torch.randn(2, 13, 20, 4)
+    for config, states in ((NRIConfig(20, 4), many), (NRIConfig(20, 4, edge_types=3), many[:, :4])):
+        with pytest.raises(ValueError, match="evidence: .* agents and . edge types, expected at most 12 and 2"):
+            train_pair_dynamics("edges", tmp_path, config, many.clone, states, None, SCHEDULE, 10)
+
+
+# NRI
+
+
+def test_nri_is_taught(tmp_path):
+    """The same steps of NRI, with and without: only the one that is taught tells edges."""
+    settings = [
+        "hidden=1", "visible=3", "nri_batch=32", "nri.encoder_width=64", "stages.nri.steps=100",
+        "stages.nri.validate_every=100",
+    ]  # fmt: skip
+    data, held_out = springs(4000), springs(200, "validation")
+    accuracy = {}
+    for evidence in (0.0, 4.0):
+        config = load_config("springs", settings=[*settings, f"evidence={evidence}"])
+        plan = config.plan(len(data), AGENTS, 1, len(held_out))
+        torch.manual_seed(0)
+        folder = tmp_path / f"{evidence:g}"
+        fit_nri("nri", plan, NRI(plan.nri), data, held_out, folder, agents=AGENTS, scale=1.0, seed=0)
+        rows = {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in folder.glob("*.jsonl")}
+        assert set(rows) == ({"nri", "nri_edges"} if evidence else {"nri"})
+        accuracy[evidence] = rows["nri"]["accuracy"]
+    assert rows["nri_edges"]["step"] == 400
+    assert accuracy[4.0] > accuracy[0.0] + 10
+
+
+def test_a_taught_loss_by_hand():
+    torch.manual_seed(0)
+    nri = NRI(NRIConfig(FRAMES, 2, encoder_width=8, decoder_width=8, teacher_forcing=5)).eval()
+    x = torch.randn(3, AGENTS, FRAMES, 2)
+    edges = torch.softmax(torch.randn(3, AGENTS, AGENTS - 1, 2), -1)
+    loss, shown = nri.taught_loss(x, edges)
+    told = torch.softmax(nri.encoder(x), -1)
+    crossed = -(edges * told.log()).sum() / (3 * AGENTS)
+    squared = (nri.predict(x, edges) - x[:, :, 1:]).square().sum()
+    assert shown["missed"].item() == pytest.approx(crossed.item(), rel=1e-5)
+    expected = crossed + squared / (2 * 5e-5) / (3 * AGENTS)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    loss.backward()
+    assert all(part.grad is not None and part.grad.abs().sum() > 0 for part in (nri.encoder.out, nri.decoder.update3)
+               for part in part.parameters())  # fmt: skip
+
+
+# Options
+
+
+def test_models_of_the_papers_way_keep_their_names():
+    plan = load_config("springs").plan(1000, 6, 1, 100)
+    assert "evidence" not in described(plan)
+    assert described(replace(plan, evidence=2.0))["evidence"] == 2.0
+    assert load_config("kuramoto", options=[]).evidence == 0.0
+    assert load_config("kuramoto").evidence_last and not load_config("charged").evidence_last
+
+
+def test_bodies_are_not_taught():
+    with pytest.raises(ValueError, match="evidence: expected 0 or more, and 0 with system cmu"):
+        load_config("cmu35", settings=["evidence=1.0"])
