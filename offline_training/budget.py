@@ -13,6 +13,7 @@ from typing import Any
 from offline_training.config import STAGES, TrainConfig
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.stages import processes
+from offline_training.stages.edge_evidence import NAMED
 from offline_training.stages.logs import stage_rows
 from offline_training.team import TeamPlan, train_team
 
@@ -70,10 +71,9 @@ def measure(
         )
         for name, row in rows.items()
     }
-    for name in [name for name in paces if name.endswith("_edges")]:  # they come along with NRI's
-        edges, nri = paces.pop(name), paces[name.removesuffix("_edges")]
-        step, check = nri.step + plan.evidence * edges.step, nri.check + edges.check
-        paces[name.removesuffix("_edges")] = replace(nri, step=step, check=check)
+    for name in [name for name in paces if name + NAMED in paces]:
+        nri, edges = paces[name], paces.pop(name + NAMED)
+        paces[name] = replace(nri, step=nri.step + plan.evidence * edges.step, check=nri.check + edges.check)
     return {
         next(stage for stage in sorted(STAGES, reverse=True) if name.startswith(stage)): pace
         for name, pace in paces.items()

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from offline_training.datasets.benchmarks import SYSTEMS
+from offline_training.stages.edge_evidence import MOST_AGENTS
 from offline_training.stages.loop import Schedule
 from offline_training.team import TeamPlan
 from siha_ros.model.bundle import read_strictly
@@ -105,11 +106,17 @@ class TrainConfig:
             raise ValueError("training, validation: expected numbers of windows above 0")
         if min(self.visible, self.hidden, self.frames, self.nri_batch, self.hsp_batch) < 1:
             raise ValueError("visible, hidden, frames, nri_batch, hsp_batch: expected numbers above 0")
-        if self.evidence < 0 or (self.evidence and self.system == BODY):
-            raise ValueError(f"evidence: expected 0 or more, and 0 with system {BODY}")
+        if self.evidence < 0:
+            raise ValueError(f"evidence: {self.evidence}, expected 0 or more")
+        nri, _ = self._networks(1)
+        told = nri.edge_types == 2 and not nri.tied and nri.prior is None
+        if self.evidence and not (told and self.system != BODY and self.visible + self.hidden <= MOST_AGENTS):
+            raise ValueError(
+                f"evidence: {self.evidence:g}, expected 0 with more than {MOST_AGENTS} agents, other than 2 edge types,"
+                f" nri.tied, nri.prior or system {BODY}"
+            )
         if min(self.warmup_epochs, self.refresh_epochs) <= 0:
             raise ValueError("warmup_epochs, refresh_epochs: expected numbers above 0")
-        self._networks(1)
 
     def _networks(self, hidden: int) -> tuple[NRIConfig, HSPConfig]:
         sizes = {"frames": self.frames}

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from offline_training.config import load_config
 from offline_training.configured import load_windows
 from offline_training.datasets.benchmarks import StateWindows
+from offline_training.stages.edge_evidence import NAMED
 from offline_training.stages.logs import claim, stage_rows
 from offline_training.stages.loop import write_atomically
 from offline_training.team import TeamPlan, fit_nri
@@ -105,9 +106,10 @@ def train_for(
         fit_nri(name, short, nri, training, validation, folder, agents=AGENTS, scale=1.0, seed=seed)
         rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
         if plan.evidence:  # its minutes are of this curve
-            edges = stage_rows(folder)[f"{name}_edges"]
+            edges = stage_rows(folder)[name + NAMED]
             shares = {"seconds": 1.0, "step_seconds": plan.evidence, "validation_seconds": 1.0}
-            rows = [row | {key: row[key] + share * edges[key] for key, share in shares.items()} for row in rows]
+            more = [{key: row[key] + share * edges[key] for key, share in shares.items()} for row in rows]
+            rows = [row | own | {"begin": edges["seconds"]} for row, own in zip(rows, more, strict=True)]
         return rows
 
     if samples:
@@ -138,7 +140,7 @@ def reached(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     straight line from 50 % at the begin; None: not reached."""
     out: dict[str, float | None] = {}
     for percent in REACHED:
-        before = (0.0, 50.0)
+        before = (rows[0].get("begin", 0.0) / 60, 50.0)
         out[f"{percent:g}"] = None
         for row in rows:
             now = (row["seconds"] / 60, row["accuracy"])

@@ -17,7 +17,7 @@ from torch import Tensor
 import siha_ros
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.datasets.team import TeamWindows
-from offline_training.stages.edge_evidence import BATCH, train_pair_dynamics
+from offline_training.stages.edge_evidence import NAMED, batch_size, train_pair_dynamics
 from offline_training.stages.hsp_sa import train_hsp_sa
 from offline_training.stages.hsp_sg import train_hsp_sg
 from offline_training.stages.logs import revision, stage_rows
@@ -218,9 +218,9 @@ def fit_nri(
     visible, schedule = plan.visible_counts if agents == data.agents else (agents,), plan.schedule(name, scale)
     taught_by = None
     if plan.evidence:
-        sample = sampler(data, BATCH, visible, agents, plan.rotate)
+        sample = sampler(data, batch_size(), visible, agents, plan.rotate)
         steps, device = max(1, round(plan.evidence * schedule.steps)), device_of(nri)
-        own, last = f"{name}_edges", plan.evidence_last
+        own, last = name + NAMED, plan.evidence_last
         taught_by = train_pair_dynamics(
             own, folder, plan.nri, sample, target, edges, schedule, steps, last=last, seed=seed, device=device
         ).graph

@@ -1,4 +1,5 @@
-"""Stage 1: NRI on complete trajectories, by the evidence lower bound. Edge labels are seen by the validation only."""
+"""Stage 1: NRI on complete trajectories, by the evidence lower bound or taught by a model of single steps. Edge labels
+are seen by the validation only."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def train_nri(
     """Train ``nri`` on sample(generator): a batch of states ``[B, A, T, D]``, with a mask where there are gaps.
 
     validation: states ``[n, A, T, D]`` with true edges ``[n, A, A]`` or None. starts: as in :meth:`NRI.elbo_loss`.
-    taught_by(states, mask): edges ``[B, A, A - 1, K]`` that :meth:`NRI.taught_loss` learns from, in place of the bound.
+    taught_by(states, mask): edges ``[B, A, A - 1, K]`` that :meth:`NRI.taught_loss` learns from, in place of the bound;
+    of each process's share, random by torch's own generator.
     The model kept is the one with the lowest validation loss, which needs no labels.
     """
 

@@ -16,6 +16,7 @@ from offline_training.datasets.benchmarks import SYSTEMS
 from offline_training.stages import edge_evidence
 from offline_training.stages.edge_evidence import (
     PairDynamics,
+    drawn_senders,
     evaluate_pair_dynamics,
     log_odds,
     negative_likelihood,
@@ -78,12 +79,40 @@ def test_odds_are_those_of_trying_every_graph():
     torch.testing.assert_close(found, expected)
 
 
+def test_sets_are_drawn_as_often_as_they_are_likely():
+    odds = torch.tensor([0.2, 0.1, 0.0, 0.7]).log().expand(1, 3, 4)
+    draws = torch.tensor([[0.0, 0.19, 0.21], [0.29, 0.31, 0.99999]])
+    sets = [drawn_senders(odds, draw[None])[0].tolist() for draw in draws]
+    assert sets == [[[0, 0], [0, 0], [1, 0]], [[1, 0], [1, 1], [1, 1]]]
+    first_without_chance = torch.tensor([0.0, 0.7, 0.2, 0.1]).log().expand(1, 3, 4)
+    assert drawn_senders(first_without_chance, torch.zeros(1, 3))[0].tolist() == 3 * [[1, 0]]
+    torch.manual_seed(0)
+    drawn = drawn_senders(odds.expand(20_000, 3, 4), torch.rand(20_000, 3)).flatten(0, 1)
+    assert drawn.mean(0).tolist() == pytest.approx([0.8, 0.7], abs=0.01)
+
+
+def test_half_precision_does_not_reach_the_odds():
+    dynamics, x = make_dynamics(), 30 * torch.randn(4, AGENTS, FRAMES, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = dynamics.graph(x)
+    assert inside.dtype == torch.float32
+    torch.testing.assert_close(inside, dynamics.graph(x))
+
+
+def test_batches_go_evenly_to_processes(monkeypatch):
+    sizes = []
+    for count in (1, 3, 16, 32):
+        monkeypatch.setattr(edge_evidence.processes, "count", lambda count=count: count)
+        sizes.append(edge_evidence.batch_size())
+    assert sizes == [16, 18, 16, 32]
+
+
 def test_likelihood_is_that_of_a_normal_distribution():
     left, sent, log_variance, weight = random_terms()
     senders = torch.bernoulli(torch.full((3, AGENTS, AGENTS - 1), 0.5, dtype=torch.float64))
     mean = (sent * senders[:, None, ..., None]).sum(-2)
     each = -torch.distributions.Normal(mean, (0.5 * log_variance).exp()).log_prob(left) - 0.5 * math.log(2 * math.pi)
-    expected = each[weight > 0].mean()
+    expected = each[weight > 0].sum() / each.numel()
     found = negative_likelihood(left, sent, log_variance, weight, senders)
     assert float(found) == pytest.approx(float(expected))
     inputs = [part.requires_grad_() for part in (left, sent, log_variance)]
@@ -129,17 +158,20 @@ def test_what_was_not_measured_says_nothing(last):
     known[0, 1, 3] = False
     filled = x.clone()
     filled[0, 1, 3] += 7.0
-    frames = dynamics.some_frames(x)
+    frames = torch.arange(FRAMES - 1 - last)
     draws = torch.rand(2, AGENTS)
-    losses, graphs = [], []
+    losses, graphs, asked = [], [], []
     for states in (x, filled):
+        asked.append(dynamics.graph(states, known))
         terms = dynamics.step_terms(states, known, frames)
         losses.append(negative_likelihood(*terms, torch.ones(2, AGENTS, AGENTS - 1)).item())
         graphs.append(log_odds(*terms))
         torch.manual_seed(0)
-        losses.append(dynamics.loss(states, known, draws).item())
+        losses.append(dynamics.loss(states, known, draws, False).item())
     assert losses[:2] == pytest.approx(losses[2:])
     torch.testing.assert_close(graphs[0], graphs[1])
+    torch.testing.assert_close(asked[0], asked[1])
+    assert not torch.allclose(dynamics.graph(x), dynamics.graph(filled))
     assert not torch.allclose(log_odds(*dynamics.step_terms(filled, None, frames)), graphs[0])
 
 
@@ -206,6 +238,61 @@ def test_nri_is_taught(tmp_path):
     assert accuracy[4.0] > accuracy[0.0] + 10
 
 
+def small_plan(steps):
+    settings = ["hidden=1", "visible=3", "nri_batch=8", "nri.encoder_width=8", "nri.decoder_width=8", "evidence=3.0"]
+    settings += [f"stages.nri.steps={steps}", "stages.*.checkpoint_seconds=-1"]
+    return load_config("springs", settings=settings).plan(64, AGENTS, 1, 16)
+
+
+def fitted(plan, folder, data, held_out):
+    """All weights of an NRI that was taught in ``folder``."""
+    torch.manual_seed(0)
+    nri = NRI(plan.nri)
+    fit_nri("nri", plan, nri, data, held_out, folder, agents=AGENTS, scale=1.0, seed=0)
+    return torch.cat([part.flatten() for part in nri.state_dict().values()])
+
+
+def test_labels_do_not_reach_nri(tmp_path):
+    data, held_out = springs(64), springs(16, "validation")
+    right = fitted(small_plan(20), tmp_path / "right", data, held_out)
+    unlabelled, wrong = replace(data, edges=None), replace(held_out, edges=~held_out.edges)
+    assert torch.equal(fitted(small_plan(20), tmp_path / "wrong", unlabelled, wrong), right)
+
+
+@pytest.mark.parametrize(("where", "calls"), [("loss", 25), ("graph", 4)])  # of the model of steps, of NRI
+def test_a_killed_run_ends_as_one_that_never_was(where, calls, tmp_path, monkeypatch):
+    data, held_out = springs(64), springs(16, "validation")
+    whole = fitted(small_plan(10), tmp_path / "whole", data, held_out)
+    done, real = [], getattr(PairDynamics, where)
+
+    def killed(*arguments):
+        done.append(where)
+        if len(done) > calls:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(PairDynamics, where, killed)
+        fitted(small_plan(10), tmp_path / "killed", data, held_out)
+    assert torch.equal(fitted(small_plan(10), tmp_path / "killed", data, held_out), whole)
+
+
+def test_what_was_not_measured_teaches_nothing():
+    torch.manual_seed(0)
+    nri = NRI(NRIConfig(FRAMES, 2, encoder_width=8, decoder_width=8, teacher_forcing=2)).eval()
+    x, known = torch.randn(3, AGENTS, FRAMES, 2), torch.ones(3, AGENTS, FRAMES, 2, dtype=torch.bool)
+    edges = torch.softmax(torch.randn(3, AGENTS, AGENTS - 1, 2), -1)
+    known[1, 2, 4:] = False
+    loss, shown = nri.taught_loss(x, edges, known=known)
+    whole, _ = nri.taught_loss(x, edges)
+    squared = (nri.predict(x, edges) - x[:, :, 1:]).square()
+    counts = known[:, :, 1:].clone()
+    counts[1, :, 4:] = False  # what starts from frame 4, where one was not measured
+    expected = (squared * counts).sum() / (2 * 5e-5) / (3 * AGENTS)
+    assert shown["nll"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert loss.item() < whole.item()
+
+
 def test_a_taught_loss_by_hand():
     torch.manual_seed(0)
     nri = NRI(NRIConfig(FRAMES, 2, encoder_width=8, decoder_width=8, teacher_forcing=5)).eval()
@@ -234,6 +321,24 @@ def test_models_of_the_papers_way_keep_their_names():
     assert load_config("kuramoto").evidence_last and not load_config("charged").evidence_last
 
 
-def test_bodies_are_not_taught():
-    with pytest.raises(ValueError, match="evidence: expected 0 or more, and 0 with system cmu"):
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("kuramoto", "hidden=8"),
+        ("charged", "nri.tied=true"),
+        ("kuramoto", "nri.edge_types=3"),
+        ("charged", "nri.prior=[0.9, 0.1]"),
+    ],
+)
+def test_who_cannot_be_taught_is_said_before_anything_is_made(name, setting):
+    with pytest.raises(ValueError, match=r"evidence: 15, expected 0 with more than 12 agents, other than 2 edge types"):
+        load_config(name, settings=[setting])
+    load_config(name, settings=[setting, "evidence=0.0"])
+    with pytest.raises(ValueError, match=r"evidence: 1, expected 0 .* or system cmu"):
         load_config("cmu35", settings=["evidence=1.0"])
+
+
+@pytest.mark.parametrize(("wrong", "why"), [(".nan", "nan is not finite"), ("-1.0", "-1.0, expected 0 or more")])
+def test_no_share_of_steps(wrong, why):
+    with pytest.raises(ValueError, match=f"evidence: {why}"):
+        load_config("springs", settings=[f"evidence={wrong}"])
