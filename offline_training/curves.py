@@ -73,7 +73,8 @@ def bench_curves(
         training, validation, hidden = load_windows(config, None)
         plan = config.plan(len(training), AGENTS, hidden, len(validation))
         rows = train_for(name, plan, training, validation, minutes, work, seed, device, samples)
-        report["curves"][name] = {"options": options, "points": points(rows), "reached": reached(rows)}
+        curve = {"options": options, "begin": begin(rows), "points": points(rows), "reached": reached(rows)}
+        report["curves"][name] = curve
         (work / "curves.json").write_text(json.dumps(report, indent=2) + "\n")
         plot(report, work / "curves.png")
     return report
@@ -135,12 +136,17 @@ def points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     ]
 
 
+def begin(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Minutes at the first step of NRI: after what teaches it, where something does."""
+    return float(rows[0].get("begin", 0.0)) / 60
+
+
 def reached(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Minutes after which so many percent of the edges were right for the first time, between two validations by a
     straight line from 50 % at the begin; None: not reached."""
     out: dict[str, float | None] = {}
     for percent in REACHED:
-        before = (rows[0].get("begin", 0.0) / 60, 50.0)
+        before = (begin(rows), 50.0)
         out[f"{percent:g}"] = None
         for row in rows:
             now = (row["seconds"] / 60, row["accuracy"])
@@ -159,7 +165,7 @@ def plot(report: Mapping[str, Any], path: Path) -> None:
     axis = figure.subplots()
     for name, curve in report["curves"].items():
         minutes, accuracy = ([point[key] for point in curve["points"]] for key in ("minutes", "accuracy"))
-        axis.plot([0.0, *minutes], [50.0, *accuracy], marker=".", label=_title(name))
+        axis.plot([curve["begin"], *minutes], [50.0, *accuracy], marker=".", label=_title(name))
     axis.set(xlabel="minutes of training, validation included", ylabel="edges right, % (7 agents, Springs)")
     axis.legend()
     axis.grid(alpha=0.3)

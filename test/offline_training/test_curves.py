@@ -77,7 +77,10 @@ def test_the_minutes_of_what_teaches_count(tmp_path, monkeypatch):
         for name in ("evidence", "evidence_edges")
     )
     (curve,) = json.loads((tmp_path / "curves.json").read_text())["curves"].values()
-    assert curve["points"][-1]["minutes"] == pytest.approx((nri + edges) / 60) and edges > 0
+    assert curve["points"][-1]["minutes"] == pytest.approx((nri + edges) / 60)
+    assert curve["begin"] == pytest.approx(edges / 60) and edges > 0
+    rows = [{"seconds": 120.0, "accuracy": 90.0, "begin": 60.0}, {"seconds": 180.0, "accuracy": 96.0, "begin": 60.0}]
+    assert curves.reached(rows)["80"] == pytest.approx(1.75)  # three quarters of the way from 50 % after a minute
 
 
 def test_the_same_samples_with_and_without_an_option(tmp_path, monkeypatch, capsys):
