@@ -17,17 +17,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from offline_training.stages import processes
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.nri import known_accuracy
 from offline_training.stages.samples import Sample, mine, parts, states_of
 from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.nri import NRIConfig, PairLinear
-from siha_ros.replay.metrics import edge_accuracy
 
 NAMED = "_edges"  # after the name of the stage that it teaches
 BATCH = 16  # windows of a step, about: many small steps teach more than few large ones
@@ -220,10 +219,4 @@ def evaluate_pair_dynamics(dynamics: PairDynamics, states: Tensor, edges: Tensor
         senders = sets[log_odds(*terms).argmax(-1)]
         losses.append(negative_likelihood(*terms, senders) * len(x))
         guesses.append(incoming_to_matrix(F.one_hot(senders.long(), 2)).argmax(-1))
-    metrics = {"nll": float(torch.stack(losses).sum() / len(states))}
-    if edges is not None:
-        guess = torch.cat(guesses).cpu().numpy()
-        accuracy = edge_accuracy(guess, edges.numpy().astype(int), np.zeros(guess.shape[1], dtype=bool), 2)["acc_vv"]
-        assert accuracy is not None
-        metrics["accuracy"] = accuracy
-    return metrics
+    return {"nll": float(torch.stack(losses).sum() / len(states))} | known_accuracy(guesses, edges, 2)

@@ -80,10 +80,16 @@ def evaluate_nri(nri: NRI, states: Tensor, edges: Tensor | None) -> dict[str, fl
     mse = float(torch.cat(squared).mean())
     frames, features = states.shape[2] - 1, states.shape[3]
     metrics = {"mse": mse, "nll": mse * frames * features / (2 * nri.config.variance)}
-    if edges is not None:
-        guess = torch.cat(guesses).cpu().numpy()
-        hidden = np.zeros(guess.shape[1], dtype=bool)
-        accuracy = edge_accuracy(guess, edges.numpy().astype(int), hidden, nri.config.edge_types)["acc_vv"]
-        assert accuracy is not None
-        metrics["accuracy"] = accuracy
-    return metrics
+    return metrics | known_accuracy(guesses, edges, nri.config.edge_types)
+
+
+def known_accuracy(guesses: list[Tensor], edges: Tensor | None, types: int) -> dict[str, float]:
+    """Percent of the edges right, as ``accuracy``, of guessed types in parts ``[B, A, A]``; nothing where the edges
+    ``[n, A, A]`` are not known."""
+    if edges is None:
+        return {}
+    guess = torch.cat(guesses).cpu().numpy()
+    hidden = np.zeros(guess.shape[1], dtype=bool)
+    accuracy = edge_accuracy(guess, edges.numpy().astype(int), hidden, types)["acc_vv"]
+    assert accuracy is not None
+    return {"accuracy": accuracy}
