@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -54,16 +53,6 @@ def test_a_set_is_complete_or_not_there(tmp_path):
         load(folder)
     with pytest.raises(FileNotFoundError, match="no set.json"):
         load(tmp_path)
-
-
-@pytest.mark.parametrize("system", list(SYSTEMS))
-def test_speed(system):
-    """50,000 trajectories of 10 agents in 30 s on two cores: 60 s of processor time, whatever else the machine does."""
-    list(stream(SimulatedSet(system, 32, 2, 10, 0)))  # compiled
-    count, began = 640, time.process_time()
-    for _ in stream(SimulatedSet(system, count, 50, 10, 0), threads=1, chunk=320):
-        pass
-    assert (time.process_time() - began) * 50_000 / count < 60
 
 
 @pytest.mark.parametrize(("change", "message"), [({"system": "gas"}, "'gas' is unknown"), ({"count": 0}, "0 traj")])
