@@ -107,7 +107,7 @@ def _reproduce(options: argparse.Namespace) -> None:
         encoder=options.encoder,
     )
     if options.budget is not None:
-        lab.measure_pace({wanted.setting(system, 1).encoder for system in ("springs", *wanted.systems)})
+        lab.measure_pace([wanted.setting(system, 1) for system in ("springs", *wanted.systems)])
     tables, failed = work(names, lab, scaled(names, lab, wanted, options.budget))
     for name, text in tables.items():
         print(f"\n{name}\n\n{text}")

@@ -12,12 +12,12 @@ from typing import Any
 from offline_training.datasets.benchmarks import SYSTEMS
 from offline_training.experiments.lab import Setting
 
-# Of the schedules at scale 1: most for the settings in which most is to be won. All together then take about nine hours
+# Of the schedules at scale 1: most for the settings in which most is to be won. All together then take about ten hours
 # of two cores.
 SHARES = {
     "springs": {1: 1.2, 2: 1.2, 3: 0.6, 4: 0.3, 5: 0.3},
-    "charged": {1: 0.04, 2: 0.012, 3: 0.012, 4: 0.008, 5: 0.008},
-    "kuramoto": {1: 0.04, 2: 0.012, 3: 0.012, 4: 0.008, 5: 0.008},
+    "charged": {1: 0.1, 2: 0.05, 3: 0.04, 4: 0.035, 5: 0.035},
+    "kuramoto": {1: 0.1, 2: 0.05, 3: 0.04, 4: 0.035, 5: 0.035},
 }
 
 

@@ -104,10 +104,12 @@ def pairs_share(agents: int) -> float:
     return agents * (agents - 1) / (PACED_AGENTS * (PACED_AGENTS - 1))
 
 
-# s a step with two threads of the machine of docs/results.md, of NRI for PACED_AGENTS; for a budget only
+# s a step with two threads of the machine of docs/results.md, of NRI for PACED_AGENTS, by encoder and whether a model
+# of single steps teaches it, whose steps count as NRI's; for a budget only
 SECONDS = {
     "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
-    "conv": {"nri": 0.46, "nri_visible": 0.46, "hsp_sa": 0.101, "hsp_sg": 0.171},
+    "conv taught": {"nri": 0.46, "nri_visible": 0.46, "hsp_sa": 0.101, "hsp_sg": 0.171},
+    "mlp taught": {"nri": 0.40, "nri_visible": 0.40, "hsp_sa": 0.101, "hsp_sg": 0.171},
 }
 
 
@@ -121,18 +123,19 @@ class Lab:
         self.pace = dict.fromkeys(SECONDS, 1.0)  # times of a step here, by those of SECONDS
         self.measured = False
 
-    def measure_pace(self, encoders: Collection[str]) -> None:
-        """Take the pace of this machine, device and number of threads from a few steps of each stage; what was measured
-        once is kept, so that the same budget is the same schedule."""
+    def measure_pace(self, settings: Collection[Setting]) -> None:
+        """Take the pace of this machine, device and number of threads from a few steps of each stage of each kind of
+        training; what was measured once is kept, so that the same budget is the same schedule."""
         note = self.store.folder / f"pace_{self.store.device}_{torch.get_num_threads()}.json"
         known = json.loads(note.read_text()) if note.exists() else {}
-        for encoder in sorted(set(encoders) - known.keys()):
-            system = next(name for name, one in SYSTEMS.items() if one.encoder == encoder)
-            setting = Setting(system, PACED_AGENTS - VISIBLE, samples=WINDOWS, encoder=encoder)
+        for kind, like in {self.kind(setting): setting for setting in settings}.items():
+            if kind in known:
+                continue
+            setting = replace(like, hidden=PACED_AGENTS - VISIBLE, samples=WINDOWS)
             data, checks = (windows(setting, split, WINDOWS, FRAMES, 0) for split in ("train", "validation"))
             steps = measure(self.plan(setting), data, checks, self.store.device, False)
-            assumed = SECONDS[encoder] | {"nri_visible": SECONDS[encoder]["nri_visible"] * pairs_share(VISIBLE)}
-            known[encoder] = float(f"{sum(steps[stage].step for stage in assumed) / sum(assumed.values()):.3g}")
+            assumed = SECONDS[kind] | {"nri_visible": SECONDS[kind]["nri_visible"] * pairs_share(VISIBLE)}
+            known[kind] = float(f"{sum(steps[stage].step for stage in assumed) / sum(assumed.values()):.3g}")
             note.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(note, lambda path: path.write_text(json.dumps(known) + "\n"))
         self.pace |= known
@@ -141,6 +144,10 @@ class Lab:
     def plan(self, setting: Setting) -> TeamPlan:
         """How its models are trained."""
         return plan_of(setting, self.settings)
+
+    def kind(self, setting: Setting) -> str:
+        """Which of SECONDS its training goes by."""
+        return setting.encoder + " taught" * bool(self.plan(setting).evidence)
 
     # data
 
@@ -164,11 +171,11 @@ class Lab:
 
     def needs(self, setting: Setting, *stages: str) -> dict[str, float]:
         """What the models of these stages cost (min, about), by a name that tells them from all others."""
-        plan, seconds = self.plan(setting), SECONDS[setting.encoder]
+        plan, kind = self.plan(setting), self.kind(setting)
         found = {}
         for stage in stages:
             agents = setting.agents if stage == "nri" else VISIBLE
-            step = seconds[stage] * self.pace[setting.encoder] * (pairs_share(agents) if stage.startswith("nri") else 1)
+            step = SECONDS[kind][stage] * self.pace[kind] * (pairs_share(agents) if stage.startswith("nri") else 1)
             found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * step / 60
         return found
 

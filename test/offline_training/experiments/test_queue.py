@@ -61,9 +61,9 @@ def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
     assumed = queue.scaled(["table1"], Lab(tmp_path), options, budget).scale
     for _ in range(2):
         lab = Lab(tmp_path)
-        lab.measure_pace({"mlp"})
+        lab.measure_pace([options.setting("springs", 2)])
         assert queue.scaled(["table1"], lab, options, budget).scale == pytest.approx(2 * assumed, rel=0.06)
-        assert lab.measured and lab.pace == {"mlp": 0.5, "conv": 1.0}
+        assert lab.measured and lab.pace == {"mlp": 0.5, "conv taught": 1.0, "mlp taught": 1.0}
     assert measured == [1024]
 
 
