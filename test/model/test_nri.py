@@ -158,6 +158,15 @@ def test_encoder_is_that_of_kipf(encoder, types, training):
     assert expected.std() > 0.1
 
 
+@pytest.mark.parametrize("pairs", [1, 2 * AGENTS * (AGENTS - 1)])
+def test_convolutions_in_parts_are_those_of_kipf(monkeypatch, pairs):
+    """One sample a part, and two and one."""
+    monkeypatch.setattr("siha_ros.model.nri.CONVOLVED_AT_ONCE", pairs)
+    nri, x = make_nri(encoder="conv"), trajectories()
+    with torch.no_grad():
+        assert torch.allclose(nri.encoder(x).flatten(1, 2).double(), kipf_encoder(nri.encoder, x), atol=1e-5)
+
+
 @pytest.mark.parametrize("encoder", ["mlp", "conv"])
 def test_difference_gain_adds_scaled_frame_differences_as_features(encoder):
     nri = make_nri(encoder=encoder, difference_gain=30.0)
