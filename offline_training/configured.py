@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+from safetensors.torch import save as safetensors_bytes
 
 from offline_training.budget import CHECKS, WINDOWS, choose, measure
 from offline_training.config import BODY, TrainConfig, changed
@@ -20,12 +20,13 @@ from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
-from offline_training.stages.loop import write_atomically
+from offline_training.stages.loop import make_sure_of, write_atomically
 from offline_training.stages.progress import say, writer_type
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
 
 FINISHING = 0.1  # of a budget, for the bundle
+WORTH_A_LINE = 10_000  # trajectories, which take some seconds
 FINISHED = 300.0  # s that a bundle takes after training, about
 
 
@@ -61,6 +62,8 @@ def train_config(
     out = None if no_bundle(config) else out
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
     processes.agreed(lambda: claim(work, **noted))
+    if out:
+        processes.agreed(lambda: make_sure_of(out))
     if budget is not None:
         left = budget * (1 - FINISHING) if out else budget
         config = fit_budget(config, work, data, left, most, device, compiled)
@@ -99,7 +102,8 @@ def _write(work: Path, modules: TeamModules, made: dict[str, Any]) -> dict[str, 
     for name, network in modules.networks().items():
         tensors = {key: tensor.contiguous() for key, tensor in network.state_dict().items()}
         settings = {"config": json.dumps(asdict(network.config))}
-        write_atomically(weights / f"{name}.safetensors", lambda path: save_file(tensors, path, settings))  # noqa: B023
+        content = safetensors_bytes(tensors, settings)
+        write_atomically(weights / f"{name}.safetensors", lambda path: path.write_bytes(content))  # noqa: B023
     plot_curves(work)
     result = made | {"revision": revision(), "stages": stage_rows(work)}
     write_atomically(work / "result.json", lambda path: path.write_text(json.dumps(result, indent=1) + "\n"))
@@ -127,6 +131,8 @@ def fit_budget(
         training, validation, hidden = load_windows(probe, data)
         data_pace = (time.monotonic() - simulated) / (len(training) + len(validation))
     plan = config.plan(len(training), training.agents, hidden, len(validation))
+    if processes.number() == 0:
+        say("timing a few steps of each stage, for the budget")
     pace = measure(plan, training, validation, device, compiled)
     left = seconds - (time.monotonic() - began)
 
@@ -156,6 +162,8 @@ def load_windows(config: TrainConfig, data: Path | None) -> tuple[StateWindows, 
     """Training and validation windows, and how many of their agents, the last ones, are hidden. Raises ValueError, in
     one line, for data that do not fit."""
     if config.system != BODY:
+        if config.training >= WORTH_A_LINE and processes.number() == 0:
+            say(f"simulating {config.training + config.validation:,} trajectories")
         system, agents = SYSTEMS[config.system], config.visible + config.hidden
         training, validation = (
             system.windows(split, count, agents, config.frames, config.seed)

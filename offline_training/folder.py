@@ -7,6 +7,7 @@ those of the test part, beside simple baselines.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from offline_training.datasets.team import TeamWindows
+from offline_training.recordings.jumps import without_spikes
 from offline_training.recordings.recording import Recording, RecordingError
 from offline_training.recordings.team_data import (
     LEAST_CHECKS,
@@ -31,6 +33,7 @@ from offline_training.recordings.team_data import (
     team_windows,
 )
 from offline_training.stages.logs import claim, plot_curves
+from offline_training.stages.loop import make_sure_of
 from offline_training.team import (
     TeamPlan,
     measure_noise,
@@ -55,6 +58,7 @@ LOSSES = 100  # of each number of agents, on the test part
 LOSS_RATE = 2.5  # estimates a second
 TYPICAL_CHANGE = 0.3  # rms that frame differences are scaled to, so that networks see accelerations
 BEYOND = 1.1  # of the largest distance and speed seen that a bundle takes
+SLOW = 1.5  # steps of the grid between two samples, from which a recording is slower than the others
 
 
 def train_folder(
@@ -70,13 +74,17 @@ def train_folder(
     scale: float = 1.0,
     seed: int = 0,
     width: int = 256,
+    command: str = "",
     say: Callable[[str], object] = print,
 ) -> dict[str, Any] | None:
     """Train on recordings, measure on those kept apart, write the bundle ``out``; goes on from what is in ``work``.
 
     source: what the recordings are, for the bundle. dt, agents, window, hidden: as in :func:`infer`. width: of the
-    networks. Returns the report of losses on the test part, None where the recordings are too short for any.
+    networks. command: what the bundle says it was made by. Returns the report of losses on the test part, None where
+    the recordings are too short for any.
     """
+    make_sure_of(out)
+    recordings, odd = without_spikes(recordings)
     spec, grids = infer(recordings, dt=dt, agents=agents, window=window, hidden=hidden)
     parts = split(grids, spec)
     raw = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0, missing=MOST_MISSING, seed=seed)
@@ -86,7 +94,7 @@ def train_folder(
         team_windows(part, spec, units, future=spec.horizon, most=MOST_CHECKS, seed=seed)
         for part in (parts.validation, parts.test)
     )
-    for line in _inferred(recordings, spec, parts, data, validation, test):
+    for line in odd + _inferred(recordings, spec, parts, data, validation, test):
         say(line)
     for name, part in (("validation", validation), ("test", test)):
         if len(part) < LEAST_CHECKS:
@@ -94,15 +102,24 @@ def train_folder(
                 f"{source}: {len(part)} windows without gaps for {name}, expected {LEAST_CHECKS} or more:"
                 " more or longer recordings are needed, or a shorter --window"
             )
-    claim(work, source=source, spec=vars(spec), windows=len(data), scale=scale, seed=seed, width=width, steps=STEPS)
+    claim(
+        work,
+        source=source,
+        recordings=_digest(recordings),
+        spec=vars(spec),
+        windows=len(data),
+        scale=scale,
+        seed=seed,
+        width=width,
+        steps=STEPS,
+    )
     history = replace(validation, positions=validation.positions[:, :, : spec.window])
     modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed)
     noise = measure_noise(modules, history)
     errors = window_errors(modules, test) | unseen_tables(modules, test, noise)
     plot_curves(work)
-    command = f"siha train {source} --seed {seed}"
     trials = sorted({Path(grid.source).name for grid in parts.training})
-    training = training_record(work, command, f"{source}; {parts.how}", seed, trials)
+    training = training_record(work, command or f"siha train {source}", f"{source}; {parts.how}", seed, trials)
     ranges = Ranges([spec.agents, spec.agents], [1 / spec.dt, 1000.0], speed=BEYOND * speed, extent=BEYOND * extent)
 
     def save(metrics: dict[str, Any]) -> None:
@@ -147,7 +164,22 @@ def _inferred(
         f"split {parts.how}",
         f"windows: {len(data)} to train on ({100 * masked:.2f} % of their states in gaps, masked),"
         f" {len(validation)} to validate, {len(test)} to test",
+        *(
+            f"{recording.source} has a sample every {recording.interval:.3g} s, the grid a frame every {spec.dt:.3g} s:"
+            " what is between samples is taken for straight (leave it out, or give --dt)"
+            for recording in recordings
+            if recording.interval > SLOW * spec.dt
+        ),
     ]
+
+
+def _digest(recordings: Sequence[Recording]) -> str:
+    """Of all that is learned from."""
+    found = hashlib.sha256()
+    for recording in recordings:
+        found.update(repr((recording.names, recording.positions.shape)).encode())
+        found.update(recording.stamps.tobytes() + recording.positions.tobytes())
+    return found.hexdigest()[:12]
 
 
 def _plan(data: TeamWindows, spec: TeamSpec, width: int) -> TeamPlan:

@@ -25,7 +25,7 @@ from offline_training.experiments.lab import ROUNDS, Lab, Setting, space_of
 from offline_training.experiments.measure import all_figures
 from offline_training.springs import finish_bundle
 from offline_training.team import train_team
-from siha_ros.arguments import duration
+from siha_ros.arguments import budget as budget_type
 from siha_ros.bench import stream_window, window_times
 from siha_ros.bench_train import CASES, measure, table
 from siha_ros.estimator import choose_device, load_estimator
@@ -241,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 where all checks hold, 1 where one does not, 2 where it cannot run."""
     parser = argparse.ArgumentParser("python -m offline_training.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu (default: %(default)s)")
-    parser.add_argument("--budget", type=duration, default=480.0, metavar="8m", help="(default: 8m)")
+    parser.add_argument("--budget", type=budget_type, default=480.0, metavar="8m", help="(default: 8m)")
     parser.add_argument("--out", type=Path, default=Path("gpu"), metavar="DIR", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     try:

@@ -39,6 +39,13 @@ def duration(text: str) -> float:
     return seconds
 
 
+def budget(text: str) -> float:
+    """Seconds of 20m, 2h or 90s, above 0. The unit has to be there: 20 would be taken for minutes by some."""
+    if not text.endswith(("s", "m", "h")) or (seconds := duration(text)) <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time above 0 with its unit, such as 20m or 2h")
+    return seconds
+
+
 def output_file(text: str) -> Path:
     """A file that can be written, in a folder that is there."""
     file = Path(text)
@@ -47,5 +54,11 @@ def output_file(text: str) -> Path:
     return file
 
 
-for _type, _name in ((positive, "number"), (seed, "number"), (factor, "number"), (duration, "duration")):
+for _type, _name in (
+    (positive, "number"),
+    (seed, "number"),
+    (factor, "number"),
+    (duration, "duration"),
+    (budget, "time"),
+):
     _type.__name__ = _name  # what argparse calls it where a text is none

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import positive, seed
+from siha_ros.arguments import budget, positive, seed
 
 SYSTEMS = ("springs", "charged", "kuramoto")
 EXPERIMENTS = {
@@ -43,11 +43,11 @@ def reproduce_options(commands: Any) -> None:
     command.add_argument("--hidden", nargs="+", type=int, choices=range(1, 6), default=range(1, 6), metavar="N")
     command.add_argument(
         "--budget",
-        type=_minutes,
+        type=budget,
         default=None,
         metavar="20m|10h",
         help="scales all schedules so that what is asked for takes about so long, by the pace of a few steps that are"
-        " timed here (default: the schedules as they are, about 10h of two cores for all)",
+        " timed here beforehand (default: the schedules as they are, about 10h of two cores for all)",
     )
     command.add_argument("--samples", type=positive, default=200_000, help="to train on (default: %(default)s)")
     command.add_argument("--test", type=positive, default=2000, help="to measure on (default: %(default)s)")
@@ -73,22 +73,12 @@ def reproduce_options(commands: Any) -> None:
     command.set_defaults(run=_reproduce)
 
 
-def _minutes(text: str) -> float:
-    try:
-        minutes = float(text[:-1]) * 60 if text.endswith("h") else float(text.removesuffix("m"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected minutes or hours, such as 20m or 10h") from None
-    if not 0 < minutes < 1e5:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a time above 0")
-    return minutes
-
-
 def _reproduce(options: argparse.Namespace) -> None:
     import torch
 
     from offline_training.experiments.cells import Options
     from offline_training.experiments.lab import Lab
-    from offline_training.experiments.queue import scaled, work
+    from offline_training.experiments.queue import all_cells, scaled, work
     from siha_ros.estimator import choose_device
 
     if options.threads:
@@ -106,9 +96,11 @@ def _reproduce(options: argparse.Namespace) -> None:
         data=options.data,
         encoder=options.encoder,
     )
-    if options.budget is not None:
-        lab.measure_pace([wanted.setting(system, 1) for system in ("springs", *wanted.systems)])
-    tables, failed = work(names, lab, scaled(names, lab, wanted, options.budget))
+    minutes = None if options.budget is None else options.budget / 60
+    if minutes is not None:
+        all_cells(names, lab, wanted, quiet=True)  # they tell of which kinds of training the pace is needed
+        lab.measure_pace()
+    tables, failed = work(names, lab, scaled(names, lab, wanted, minutes))
     for name, text in tables.items():
         print(f"\n{name}\n\n{text}")
     if failed:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import duration, positive, seed
+from siha_ros.arguments import budget, positive, seed
 from siha_ros.tables import columns
 
 COMMAND = "config"
@@ -42,7 +42,7 @@ def config_options(train: Any) -> None:
     )
     config.add_argument(
         "--budget",
-        type=duration,
+        type=budget,
         default=None,
         metavar="20m",
         help="scale the schedule to this time, by the pace of a few steps of each stage on this machine",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,19 @@ def _run(options: argparse.Namespace) -> None:
         hidden=options.hidden,
         scale=options.scale,
         seed=options.seed,
+        command=_command(options),
     )
     if report is not None:
         print(losses_table(report))
     print(f"wrote {out}: siha bundle info {out}, ros2 launch siha_ros siha.launch.py bundle:={out.resolve()}")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What was asked for that decides the bundle, as it would be typed."""
+    parts = ["siha", "train", str(options.recordings)]
+    for name in ("rate", "unit", "time_unit", "names", "topics", "dt", "window", "agents", "hidden", "scale", "seed"):
+        value = getattr(options, name)
+        if value is not None:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            parts += [f"--{name.replace('_', '-')}", text]
+    return shlex.join(parts)

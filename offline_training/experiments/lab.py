@@ -8,7 +8,7 @@ The paper's setting: frames 1-50 from the start, world frame, the simulator's ve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
 from offline_training.stages.loop import write_atomically
+from offline_training.stages.progress import say
 from offline_training.team import TeamPlan, described, fit_hsp_sa, fit_hsp_sg, fit_nri, guided, warm_start
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
@@ -122,15 +123,23 @@ class Lab:
         self._data: tuple[tuple[Any, ...], StateWindows] | None = None
         self.pace = dict.fromkeys(SECONDS, 1.0)  # times of a step here, by those of SECONDS
         self.measured = False
+        self._asked: dict[str, Setting] = {}  # kinds of training whose pace was asked for, with an example
 
-    def measure_pace(self, settings: Collection[Setting]) -> None:
+    def pace_of(self, setting: Setting) -> float:
+        """Times of a step of its kind of training here, by those of SECONDS; 1 until it is measured."""
+        kind = self.kind(setting)
+        self._asked.setdefault(kind, setting)
+        return self.pace[kind]
+
+    def measure_pace(self) -> None:
         """Take the pace of this machine, device and number of threads from a few steps of each stage of each kind of
-        training; what was measured once is kept, so that the same budget is the same schedule."""
+        training that was asked for; what was measured once is kept, so that the same budget is the same schedule."""
         note = self.store.folder / f"pace_{self.store.device}_{torch.get_num_threads()}.json"
         known = json.loads(note.read_text()) if note.exists() else {}
-        for kind, like in {self.kind(setting): setting for setting in settings}.items():
+        for kind, like in self._asked.items():
             if kind in known:
                 continue
+            say(f"timing a few steps of each stage ({kind}), for the budget")
             setting = replace(like, hidden=PACED_AGENTS - VISIBLE, samples=WINDOWS)
             data, checks = (windows(setting, split, WINDOWS, FRAMES, 0) for split in ("train", "validation"))
             steps = measure(self.plan(setting), data, checks, self.store.device, False)
@@ -156,6 +165,7 @@ class Lab:
         which = (setting.system, setting.agents, setting.extra, setting.samples, setting.seed)
         if self._data is None or self._data[0] != which:
             self._data = None  # one of them at a time fits in memory
+            say(f"simulating {setting.samples:,} trajectories")
             self._data = which, windows(setting, "train", setting.samples, FRAMES, setting.seed)
         return self._data[1]
 
@@ -175,7 +185,9 @@ class Lab:
         found = {}
         for stage in stages:
             agents = setting.agents if stage == "nri" else VISIBLE
-            step = SECONDS[kind][stage] * self.pace[kind] * (pairs_share(agents) if stage.startswith("nri") else 1)
+            step = (
+                SECONDS[kind][stage] * self.pace_of(setting) * (pairs_share(agents) if stage.startswith("nri") else 1)
+            )
             found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * step / 60
         return found
 

@@ -122,6 +122,8 @@ def work(names: Sequence[str], lab: Lab, options: Options) -> tuple[dict[str, st
     the names of the cells that failed: one says so in a line, leaves its traceback in ``FOLDER/NAME/CELL.failed``, and
     the others go on."""
     cells = all_cells(names, lab, options)
+    if not cells:
+        raise ValueError("nothing to run of what was asked for")
     left = [cell for cell in cells if not lab.store.has_result(cell.experiment, cell.name, cell.options)]
     print(
         f"{len(cells)} cells, {len(cells) - len(left)} of them done; the others take about {minutes_of(left):.0f} min"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 from offline_training.stages.logs import stage_rows
@@ -67,8 +68,8 @@ class Store:
             place.mkdir(parents=True, exist_ok=True)
             (place / "options.json").write_text(json.dumps(options, indent=1, default=str) + "\n")
             train(network, place)
-            tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-            write_atomically(weights, lambda path: save_file(tensors, path))
+            content = safetensors_bytes({name: tensor.contiguous() for name, tensor in network.state_dict().items()})
+            write_atomically(weights, lambda path: path.write_bytes(content))
             for checkpoint in place.glob("*.pt"):
                 checkpoint.unlink()  # with optimiser and structure cache many times the weights
         rows = stage_rows(place).values()

@@ -296,7 +296,7 @@ def cell_key(lab: Lab, options: Options, folder: Path, limb: str) -> dict[str, A
 def needs(lab: Lab, options: Options, folder: Path, limb: str) -> dict[str, float]:
     """What the models of a limb cost (min, about), by names that no other models have."""
     scale, stages = scale_of(folder.name, options), config_of(lab.settings).stages
-    minutes = scale * lab.pace["mlp"] / 60
+    minutes = scale * lab.pace_of(options.setting("springs", 1)) / 60
     return {
         f"{stage} {folder.name} {'' if stage == 'nri' else limb} {scale}": minutes * one.steps * SECONDS[stage]
         for stage, one in stages.items()

@@ -2,7 +2,7 @@
 
 Wide: a time and, for each agent, NAME_x, NAME_y (and NAME_z); an empty cell or NaN is a gap. Long: a row a sample, with
 the agent's name or number, the time, x, y (z), and vx, vy (vz) where measured. One agent: time, x, y (z) alone; a
-folder of such files is a team, each agent named by its file.
+folder of such files is a team, each agent named by its file. Cells are parted by commas, semicolons or tabs.
 
 Time columns are time, t, stamp or timestamp (s, or what stands in brackets: ms, us, ns), or frame, whose numbers are
 divided by the rate. A leading # before the names is skipped, units in brackets are left out, _est is.
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class _Table:
         """A column as f8[rows], NaN where empty. Raises RecordingError naming the line."""
         cells = self.columns[name]
         try:
-            return np.array([cell or "nan" for cell in cells], dtype=np.float64)
+            numbers = np.array([cell or "nan" for cell in cells], dtype=np.float64)
         except ValueError:
             for line, cell in zip(self.lines, cells, strict=True):
                 try:
@@ -54,6 +54,10 @@ class _Table:
                         f"{self.path}:{line}: column {name}: expected a number, got {cell!r:.40}"
                     ) from None
             raise
+        if np.isinf(numbers).any():
+            line = self.lines[int(np.isinf(numbers).argmax())]
+            raise RecordingError(f"{self.path}:{line}: column {name}: expected a finite number or none, got inf")
+        return numbers
 
 
 def read(path: Path, options: ReadOptions) -> Recording:
@@ -93,12 +97,15 @@ def _long(table: _Table, stamps: NDArray[np.float64], agent: str) -> Recording:
 
 def _wide(table: _Table, stamps: NDArray[np.float64]) -> Recording:
     names = [name.removesuffix("_x") for name in table.columns if name.endswith("_x")]
-    names = [name for name in names if f"{name}_y" in table.columns]
-    if not names:
+    if not any(f"{name}_y" in table.columns for name in names):
         raise RecordingError(
             f"{table.path}:1: no positions: expected x and y, or NAME_x and NAME_y, got {', '.join(table.columns)}"
         )
-    axes = "xyz" if all(f"{name}_z" in table.columns for name in names) else "xy"
+    axes = "xyz" if any(f"{name}_z" in table.columns for name in names) else "xy"
+    for name in names:
+        lacking = [f"{name}_{axis}" for axis in axes if f"{name}_{axis}" not in table.columns]
+        if lacking:
+            raise RecordingError(f"{table.path}:1: {name}_x without {' and '.join(lacking)}, which others have")
     return from_tracks(
         {name: Track(stamps, np.stack([table.numbers(f"{name}_{axis}") for axis in axes], -1)) for name in names},
         str(table.path),
@@ -136,7 +143,7 @@ def _table(path: Path, rows: int | None = None) -> _Table:
     """All rows, or the first few, of a file; blank ones and comments are left out."""
     try:
         with _OPEN.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
+            reader = csv.reader(file, delimiter=_delimiter(file))
             titles: list[str] = []
             for titles in reader:
                 if any(title.strip(" #") for title in titles):
@@ -158,8 +165,15 @@ def _table(path: Path, rows: int | None = None) -> _Table:
     except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
         raise RecordingError(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
     if not content:
-        raise RecordingError(f"{path}: no rows under the names of the columns")
+        raise RecordingError(f"{path}: {'no rows under the names of the columns' if titles else 'empty'}")
     return _Table(path, dict(zip(names, map(list, zip(*content, strict=True)), strict=True)), units, lines)
+
+
+def _delimiter(file: TextIO) -> str:
+    """The one of , ; and tab that is most often in the first line that is not blank."""
+    first = next((line for line in file if line.strip(" #\r\n")), "")
+    file.seek(0)
+    return max(",;\t", key=first.count)
 
 
 def _tidy(path: Path, titles: Sequence[str]) -> tuple[list[str], dict[str, str]]:

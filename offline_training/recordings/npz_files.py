@@ -24,6 +24,8 @@ def read(path: Path, options: ReadOptions) -> Recording:
     try:
         positions = arrays["positions"].astype(np.float64)
         agents, times, _ = positions.shape
+        if agents > times:
+            raise RecordingError(f"{path}: positions of {agents} agents in {times} frames, expected them as [A, T, P]")
         if "stamps" in arrays:
             stamps = arrays["stamps"].astype(np.float64) * (options.time_unit or 1.0)
         elif (rate := options.rate or float(arrays.get("rate", 0.0))) > 0:

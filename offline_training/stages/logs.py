@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from matplotlib.figure import Figure
 
 from offline_training.stages.loop import write_atomically
 
+SHOWN = 5  # options that a message names
+
 
 def claim(work: Path, **options: object) -> None:
     """Note in ``work/options.json`` what is trained there. Raises ValueError, in one line, where a training with other
@@ -22,12 +25,24 @@ def claim(work: Path, **options: object) -> None:
     mine = json.loads(json.dumps(options, default=str))
     if note.exists():
         theirs = json.loads(note.read_text())
-        other = [f"{key} {theirs.get(key)} (now {mine.get(key)})" for key in mine if mine.get(key) != theirs.get(key)]
+        other = list(_apart("", theirs, mine))
         if other:
-            raise ValueError(f"{work} holds a training with {', '.join(other)}: choose another --work, or remove it")
+            more = f" and {len(other) - SHOWN} more" * (len(other) > SHOWN)
+            raise ValueError(
+                f"{work} holds a training with {', '.join(other[:SHOWN])}{more}: choose another --work, or remove it"
+            )
         return
     work.mkdir(parents=True, exist_ok=True)
     write_atomically(note, lambda path: path.write_text(json.dumps(mine) + "\n"))
+
+
+def _apart(key: str, theirs: Any, mine: Any) -> Iterator[str]:
+    """What is asked for otherwise now, by dotted keys."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        for name, value in mine.items():
+            yield from _apart(f"{key}.{name}".lstrip("."), theirs.get(name), value)
+    elif theirs != mine:
+        yield f"{key} {theirs} (now {mine})"
 
 
 def plot_curves(work: Path) -> None:
@@ -45,7 +60,8 @@ def plot_curves(work: Path) -> None:
 
 def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
     """The last row of each stage's log."""
-    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in sorted(work.glob("*.jsonl"))}
+    logs = sorted(work.glob("*.jsonl"), key=lambda log: (not log.stem.startswith("nri"), log.stem))  # as they are run
+    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in logs}
 
 
 def revision() -> str:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
@@ -78,6 +79,16 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
     beside = path.with_name(path.name + ".part")
     save(beside)
     os.replace(beside, path)
+
+
+def make_sure_of(folder: Path) -> None:
+    """Raises OSError where ``folder`` could not be written, before anything is spent on what goes there."""
+    there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=folder):
+        pass
+    if not there:
+        folder.rmdir()
 
 
 class Averaged:

@@ -261,7 +261,7 @@ def network_answer(
     device = next(nri.parameters()).device
     parts: list[tuple[Tensor, ...]] = []
     size = _chunk(task)
-    for begin in tqdm(range(0, len(task.states), size), name, disable=not progress, leave=False):
+    for begin in tqdm(range(0, len(task.states), size), name, disable=None if progress else True, leave=False):
         states = task.states[begin : begin + size]
         past = states[:, :, : task.frames].to(device)
         visible, hidden = past[:, : task.seen], past[:, task.seen :]
@@ -326,7 +326,7 @@ def estimator_answers(
     hidden_agents = np.arange(task.seen, len(recording.names))
     learned = name in LEARNED
     hidden, graphs, ahead = [], [], []
-    for number in tqdm(range(len(recording)), name, disable=not progress, leave=False):
+    for number in tqdm(range(len(recording)), name, disable=None if progress else True, leave=False):
         window = recording.window(number, task.frames, hidden_agents, task.lost_at)
         estimate = estimator.estimate(window)
         past = frames.inside(estimate.positions, estimate.velocities, slice(task.frames), number)

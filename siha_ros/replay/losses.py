@@ -107,7 +107,7 @@ def run_losses(
     """
     out = Losses({name: Trace() for name in methods}, [], [], Forecasts(), [], 0, 0, 0)
     random = np.random.default_rng(seed)
-    for run in tqdm(runs, "losses", total=total, disable=not progress, smoothing=0.05):
+    for run in tqdm(runs, "losses", total=total, disable=None if progress else True, smoothing=0.05):
         out.lost_agents = len(run.lost)
         previous: dict[str, Estimate | None] = dict.fromkeys(methods)
         for frame in estimate_frames(config, run, rate, float(random.random())):

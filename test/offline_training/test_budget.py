@@ -88,7 +88,7 @@ def test_pace_is_measured_on_few_steps_and_windows(monkeypatch, capsys):
         lambda cache, hsp: (fills.append([n for _, n in cache.sets.values()]), fill(cache, hsp)),
     )
     pace = measure(config.plan(1200, 7, hidden, 30), training, validation, "cpu", False)
-    assert list(pace) == ["hsp_sa", "hsp_sg", "nri"] and fills == [[1024, 30]]
+    assert list(pace) == ["nri", "hsp_sa", "hsp_sg"] and fills == [[1024, 30]]
     assert all(own.step > 0 and own.check > 0 for own in pace.values())
     assert pace["hsp_sg"].fill > 0 and pace["nri"].fill == 0
     assert capsys.readouterr().out == ""

@@ -41,7 +41,7 @@ def test_from_config_to_weights(options, tmp_path):
     config = load_config("springs", options, [*TINY, "hidden=3"])
     result = train_config(config, tmp_path / "work")
     stages = result["stages"]
-    assert list(stages) == ["hsp_sa_3", "hsp_sg_3", "nri", "nri_visible"]
+    assert list(stages) == ["nri", "nri_visible", "hsp_sa_3", "hsp_sg_3"]
     assert all((row["step"], row["samples"]) == (11, 88) for row in stages.values())
     assert [row["step"] for row in map(json.loads, (tmp_path / "work" / "nri.jsonl").read_text().splitlines())] == [
         5,
@@ -59,9 +59,19 @@ def test_from_config_to_weights(options, tmp_path):
     nri.load_state_dict(weights)
     assert json.loads((tmp_path / "work" / "result.json").read_text())["stages"] == stages
     rows = summary(result)
-    assert rows[3][:3] == ["nri", "11", "88"] and rows[3][4].startswith("mse ")
-    with pytest.raises(ValueError, match=r"holds a training with seed 3 \(now 4\)"):
-        train_config(load_config("springs", options, [*TINY, "hidden=3", "seed=4"]), tmp_path / "work")
+    assert rows[1][:3] == ["nri", "11", "88"] and rows[3][4].startswith("mse ")
+    mode = (tmp_path / "work" / "weights" / "nri.safetensors").stat().st_mode
+    assert mode == (tmp_path / "work" / "result.json").stat().st_mode  # others may read them
+    changed = load_config("springs", options, [*TINY, "hidden=3", "seed=4", "stages.nri.rate=0.5"])
+    with pytest.raises(ValueError, match=r"holds a training with stages.nri.rate \S+ \(now 0.5\), seed 3 \(now 4\): "):
+        train_config(changed, tmp_path / "work")
+
+
+def test_a_bundle_that_cannot_be_written_is_no_training(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        train_config(load_config("springs", [], TINY), tmp_path / "work", out=tmp_path / "file" / "bundle")
+    assert not list((tmp_path / "work").glob("*.jsonl"))
 
 
 def test_what_teaches_nri_is_logged_and_drawn_beside_it(tmp_path):
@@ -179,7 +189,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out.splitlines()
     assert shown[-2] == "weights are in training/springs/weights"
     assert shown[-1] == "wrote bundles/springs: siha bundle info bundles/springs"
-    assert shown[-6].split()[:2] == ["stage", "steps"] and shown[-3].split()[:3] == ["nri", "11", "88"]
+    assert shown[-6].split()[:2] == ["stage", "steps"] and shown[-5].split()[:3] == ["nri", "11", "88"]
     assert json.loads((tmp_path / "training" / "springs" / "options.json").read_text())["seed"] == 5
     command = load_bundle(tmp_path / "bundles" / "springs").config.training.command
     assert command.startswith("siha train springs.yaml --paper --set ") and command.endswith(" --seed 5")

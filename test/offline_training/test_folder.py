@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,6 +56,42 @@ def test_a_bundle_from_a_folder(tmp_path):
     assert again is not None and again["methods"] == report["methods"]
     with pytest.raises(ValueError, match="holds a training with seed 0"):
         train_folder(recordings, tmp_path / "again", tmp_path / "work", **arguments, seed=1)
+    moved = [replace(one, positions=one.positions + 1.0) for one in recordings]
+    with pytest.raises(ValueError, match=r"holds a training with recordings \w+ \(now \w+\)"):
+        train_folder(moved, tmp_path / "again", tmp_path / "work", **arguments)
+
+
+def test_a_bundle_says_what_was_asked_for(monkeypatch, tmp_path, capsys):
+    asked = {}
+    monkeypatch.setattr("offline_training.folder.train_folder", lambda *_, **options: asked.update(options))
+    folder, _ = write_team(tmp_path / "team", runs=1, frames=30)
+    arguments = [str(folder), "--rate", "12", "--unit", "0.00333333", "--names", "r0,r1", "--scale", "0.06"]
+    assert main(["train", *arguments]) == 0
+    assert asked["command"] == shlex.join(["siha", "train", *arguments[:-2]]) + " --hidden 2 --scale 0.06 --seed 0"
+
+
+def test_oddities_are_said_before_anything_is_learned(tmp_path):
+    """A spike of a tracker is a gap and does not set the scale; a file slower than the grid is named."""
+    folder, made = write_team(tmp_path / "team")
+    rows = (folder / "run_0.csv").read_text().splitlines()
+    cells = rows[501].split(",")
+    rows[501] = ",".join([cells[0], "1e9", *cells[2:]])
+    (folder / "run_0.csv").write_text("\n".join(rows))
+    rows = (folder / "run_1.csv").read_text().splitlines()
+    (folder / "run_2.csv").write_text("\n".join(rows[:1] + rows[1::5]))
+    said = []
+
+    def stop(line):
+        said.append(line)
+        if "to train on" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_folder(
+            read_recordings(folder), tmp_path / "bundle", tmp_path / "work", source="team", window=20, say=stop
+        )
+    assert "run_0.csv: 1 spikes, taken for gaps: r0 at 50 s went over 20 times" in said[0]
+    assert not (tmp_path / "bundle").exists()
 
 
 def test_a_folder_is_told_from_a_name():

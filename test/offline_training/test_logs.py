@@ -19,6 +19,14 @@ def test_a_work_folder_belongs_to_one_training(tmp_path):
     claim(tmp_path / "other", set="any", seed=1, data=tmp_path)
 
 
+def test_what_differs_is_told_by_key(tmp_path):
+    claim(tmp_path, stages={"nri": {"steps": 1, "rate": 2}}, seed=0)
+    with pytest.raises(ValueError, match=r"a training with stages.nri.rate 2 \(now 3\): choose"):
+        claim(tmp_path, stages={"nri": {"steps": 1, "rate": 3}}, seed=0)
+    with pytest.raises(ValueError, match=r"stages.nri.steps 1 \(now None\), seed 0 \(now 5\) and 2 more: choose"):
+        claim(tmp_path, a=1, b=2, c=3, stages={"nri": {"steps": None, "rate": 2}}, seed=5, d=4, e=5)
+
+
 def test_a_kill_while_the_options_are_noted_leaves_a_folder_that_can_be_claimed(tmp_path, monkeypatch):
     write = Path.write_text
 

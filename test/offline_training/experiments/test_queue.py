@@ -61,7 +61,8 @@ def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
     assumed = queue.scaled(["table1"], Lab(tmp_path), options, budget).scale
     for _ in range(2):
         lab = Lab(tmp_path)
-        lab.measure_pace([options.setting("springs", 2)])
+        queue.all_cells(["table1"], lab, options)
+        lab.measure_pace()
         assert queue.scaled(["table1"], lab, options, budget).scale == pytest.approx(2 * assumed, rel=0.06)
         assert lab.measured and lab.pace == {"mlp": 0.5, "conv taught": 1.0, "mlp taught": 1.0}
     assert measured == [1024]
@@ -125,6 +126,19 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsy
     plant.ill = None
     assert queue.work(["plant"], Lab(tmp_path), Options()) == ({"plant": "oak 3, fern 4"}, [])
     assert plant.grown == ["fern", "oak"] and not note.exists()
+
+
+@pytest.mark.parametrize("text", ["0m", "20", "-5m", "nanm", "soon"])
+def test_a_budget_is_a_time_with_its_unit(capsys, text):
+    for command in (["reproduce", "table1"], ["train", "springs.yaml"]):
+        with pytest.raises(SystemExit) as end:
+            main([*command, f"--budget={text}"])
+        assert end.value.code == 2 and text in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_nothing_to_run_is_an_error(tmp_path, capsys):
+    assert main(["reproduce", "table2", "focus", "--work", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "siha: nothing to run of what was asked for\n"
 
 
 def test_the_command_ends_with_an_error_where_a_cell_failed(tmp_path, monkeypatch, capsys):

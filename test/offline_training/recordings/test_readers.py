@@ -41,6 +41,13 @@ def test_wide(tmp_path):
     assert np.isnan(found.positions[1, [1, 3]]).all()
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_cells_are_parted_by_other_marks(tmp_path, mark):
+    (found,) = read(tmp_path, "team.csv", WIDE.replace(",", mark))
+    (plain,) = read(tmp_path, "team.csv", WIDE)
+    np.testing.assert_array_equal(found.positions, plain.positions)
+
+
 def test_long_with_frames_and_velocities(tmp_path):
     text = "id,frame,label,x_est [cm],y_est [cm],vx_est,vy_est\n"
     text += "7,104,ped,100,200,1,2\n3,103,ped,0,0,3,4\n7,103,ped,90,190,5,6\n"
@@ -111,6 +118,11 @@ def test_the_newer_of_two_samples_at_one_stamp_and_any_order():
         ("a.csv", "frame,x,y\n1,2,3\n", "a.csv: numbers frames: give the rate, or a column time or t"),
         ("a.csv", "x,y\n1,2\n", "a.csv: gives no times: give the rate"),
         ("a.csv", "t,x,y\n1,2,3\n,2,3\n", "a.csv:3: a row without a time"),
+        ("a.csv", "t,a_x,a_y,b_x\n1,2,3,4\n", "a.csv:1: b_x without b_y, which others have"),
+        ("a.csv", "t,a_x,a_y,a_z,b_x,b_y\n1,2,3,4,5,6\n", "a.csv:1: b_x without b_z, which others have"),
+        ("a.csv", "t,a_x,a_y\n1,2,3\n2,-inf,4\n", "a.csv:3: column a_x: expected a finite number or none, got inf"),
+        ("a.csv", "t;a_x;a_y\n1;2,5;4\n", "a.csv:2: column a_x: expected a number, got '2,5'"),
+        ("a.csv", "", "a.csv: empty"),
         ("a.csv", "t,x,y\n", "a.csv: no rows under the names of the columns"),
         ("a.csv", "t,x,y,x\n1,1,1,1\n", "a.csv:1: two columns are called x"),
         ("a.npz", "no zip", "a.npz: no readable .npz file"),
@@ -135,6 +147,9 @@ def test_more_that_cannot_be_read(tmp_path):
         read(tmp_path, "team.csv", WIDE, ReadOptions(agents=["a", "c"]))
     np.savez(tmp_path / "b.npz", positions=np.zeros((2, 3, 2)))
     with pytest.raises(RecordingError, match=r"b.npz: neither stamps \[T\] nor rate in it: give the rate"):
+        read_recordings(tmp_path / "b.npz")
+    np.savez(tmp_path / "b.npz", positions=np.zeros((9, 3, 2)), rate=1.0)
+    with pytest.raises(RecordingError, match=r"b.npz: positions of 9 agents in 3 frames, expected them as \[A, T, P\]"):
         read_recordings(tmp_path / "b.npz")
     np.savez(tmp_path / "b.npz", positions=np.zeros((2, 3, 2)), stamps=[0, 2, 1])
     with pytest.raises(RecordingError, match="b.npz: stamps that do not ascend"):
