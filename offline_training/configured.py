@@ -20,13 +20,12 @@ from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
-from offline_training.stages.loop import make_sure_of, write_atomically
-from offline_training.stages.progress import say, writer_type
+from offline_training.stages.loop import check_writable, write_atomically
+from offline_training.stages.progress import say, say_simulating, writer_type
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
 
 FINISHING = 0.1  # of a budget, for the bundle
-WORTH_A_LINE = 10_000  # trajectories, which take some seconds
 FINISHED = 300.0  # s that a bundle takes after training, about
 
 
@@ -61,9 +60,9 @@ def train_config(
         writer_type()  # says now what it has to say, not while the pace is measured
     out = None if no_bundle(config) else out
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
-    processes.agreed(lambda: claim(work, **noted))
     if out:
-        processes.agreed(lambda: make_sure_of(out))
+        processes.agreed(lambda: check_writable(out))
+    processes.agreed(lambda: claim(work, **noted))
     if budget is not None:
         left = budget * (1 - FINISHING) if out else budget
         config = fit_budget(config, work, data, left, most, device, compiled)
@@ -162,8 +161,8 @@ def load_windows(config: TrainConfig, data: Path | None) -> tuple[StateWindows, 
     """Training and validation windows, and how many of their agents, the last ones, are hidden. Raises ValueError, in
     one line, for data that do not fit."""
     if config.system != BODY:
-        if config.training >= WORTH_A_LINE and processes.number() == 0:
-            say(f"simulating {config.training + config.validation:,} trajectories")
+        if processes.number() == 0:
+            say_simulating(config.training + config.validation)
         system, agents = SYSTEMS[config.system], config.visible + config.hidden
         training, validation = (
             system.windows(split, count, agents, config.frames, config.seed)

@@ -33,7 +33,7 @@ from offline_training.recordings.team_data import (
     team_windows,
 )
 from offline_training.stages.logs import claim, plot_curves
-from offline_training.stages.loop import make_sure_of
+from offline_training.stages.loop import check_writable
 from offline_training.team import (
     TeamPlan,
     measure_noise,
@@ -83,8 +83,10 @@ def train_folder(
     networks. command: what the bundle says it was made by. Returns the report of losses on the test part, None where
     the recordings are too short for any.
     """
-    make_sure_of(out)
+    check_writable(out)
     recordings, odd = without_spikes(recordings)
+    for line in odd:
+        say(line)
     spec, grids = infer(recordings, dt=dt, agents=agents, window=window, hidden=hidden)
     parts = split(grids, spec)
     raw = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0, missing=MOST_MISSING, seed=seed)
@@ -94,7 +96,7 @@ def train_folder(
         team_windows(part, spec, units, future=spec.horizon, most=MOST_CHECKS, seed=seed)
         for part in (parts.validation, parts.test)
     )
-    for line in odd + _inferred(recordings, spec, parts, data, validation, test):
+    for line in _inferred(recordings, spec, parts, data, validation, test):
         say(line)
     for name, part in (("validation", validation), ("test", test)):
         if len(part) < LEAST_CHECKS:

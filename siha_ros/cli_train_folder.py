@@ -81,11 +81,11 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """What was asked for that decides the bundle, as it would be typed."""
-    parts = ["siha", "train", str(options.recordings)]
+    """What was asked for that decides the bundle, as it would be typed beside the folder; ./ since a name alone may be
+    that of a shipped bundle."""
+    parts = ["siha", "train", f"./{options.recordings.name}"]
     for name in ("rate", "unit", "time_unit", "names", "topics", "dt", "window", "agents", "hidden", "scale", "seed"):
         value = getattr(options, name)
         if value is not None:
-            text = f"{value:g}" if isinstance(value, float) else str(value)
-            parts += [f"--{name.replace('_', '-')}", text]
+            parts += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(parts)

@@ -22,7 +22,7 @@ from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
 from offline_training.stages.loop import write_atomically
-from offline_training.stages.progress import say
+from offline_training.stages.progress import say, say_simulating
 from offline_training.team import TeamPlan, described, fit_hsp_sa, fit_hsp_sg, fit_nri, guided, warm_start
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
@@ -109,6 +109,7 @@ def pairs_share(agents: int) -> float:
 # of single steps teaches it, whose steps count as NRI's; for a budget only
 SECONDS = {
     "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
+    "conv": {"nri": 0.46, "nri_visible": 0.46, "hsp_sa": 0.101, "hsp_sg": 0.171},
     "conv taught": {"nri": 0.46, "nri_visible": 0.46, "hsp_sa": 0.101, "hsp_sg": 0.171},
     "mlp taught": {"nri": 0.40, "nri_visible": 0.40, "hsp_sa": 0.101, "hsp_sg": 0.171},
 }
@@ -165,7 +166,7 @@ class Lab:
         which = (setting.system, setting.agents, setting.extra, setting.samples, setting.seed)
         if self._data is None or self._data[0] != which:
             self._data = None  # one of them at a time fits in memory
-            say(f"simulating {setting.samples:,} trajectories")
+            say_simulating(setting.samples)
             self._data = which, windows(setting, "train", setting.samples, FRAMES, setting.seed)
         return self._data[1]
 

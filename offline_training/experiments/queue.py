@@ -81,16 +81,20 @@ ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever i
 
 def all_cells(names: Sequence[str], lab: Lab, options: Options, quiet: bool = False) -> list[Cell]:
     """Cells of some experiments in the order of their worth. Of several, one that something is missing for is left
-    out, with a line that says why unless ``quiet``."""
+    out, with a line that says why unless ``quiet``. Raises ValueError where none is left."""
     found: list[Cell] = []
+    without: list[str] = []
     for name in names:
         try:
             found += EXPERIMENTS[name].cells(lab, options)
         except ValueError as error:
             if len(names) == 1:
                 raise
+            without.append(f"{name}: {error}")
             if not quiet:
                 print(f"{name}: left out: {error}", flush=True)
+    if not found:
+        raise ValueError(f"nothing to run: {'; '.join(without)}")
     return sorted(found, key=_rank)
 
 
@@ -122,8 +126,6 @@ def work(names: Sequence[str], lab: Lab, options: Options) -> tuple[dict[str, st
     the names of the cells that failed: one says so in a line, leaves its traceback in ``FOLDER/NAME/CELL.failed``, and
     the others go on."""
     cells = all_cells(names, lab, options)
-    if not cells:
-        raise ValueError("nothing to run of what was asked for")
     left = [cell for cell in cells if not lab.store.has_result(cell.experiment, cell.name, cell.options)]
     print(
         f"{len(cells)} cells, {len(cells) - len(left)} of them done; the others take about {minutes_of(left):.0f} min"

@@ -44,7 +44,7 @@ class _Table:
         """A column as f8[rows], NaN where empty. Raises RecordingError naming the line."""
         cells = self.columns[name]
         try:
-            numbers = np.array([cell or "nan" for cell in cells], dtype=np.float64)
+            return np.array([cell or "nan" for cell in cells], dtype=np.float64)
         except ValueError:
             for line, cell in zip(self.lines, cells, strict=True):
                 try:
@@ -54,10 +54,6 @@ class _Table:
                         f"{self.path}:{line}: column {name}: expected a number, got {cell!r:.40}"
                     ) from None
             raise
-        if np.isinf(numbers).any():
-            line = self.lines[int(np.isinf(numbers).argmax())]
-            raise RecordingError(f"{self.path}:{line}: column {name}: expected a finite number or none, got inf")
-        return numbers
 
 
 def read(path: Path, options: ReadOptions) -> Recording:
@@ -69,7 +65,7 @@ def read(path: Path, options: ReadOptions) -> Recording:
         if agent is None:
             return from_tracks({_stem(path): _track(table, stamps)}, str(path))
         return _long(table, stamps, agent)
-    return _wide(table, stamps)
+    return _wide(table, stamps, options.agents)
 
 
 def read_agents(files: Sequence[Path], folder: Path, options: ReadOptions) -> Recording:
@@ -95,17 +91,20 @@ def _long(table: _Table, stamps: NDArray[np.float64], agent: str) -> Recording:
     return from_tracks(tracks, str(table.path))
 
 
-def _wide(table: _Table, stamps: NDArray[np.float64]) -> Recording:
+def _wide(table: _Table, stamps: NDArray[np.float64], wanted: Sequence[str]) -> Recording:
     names = [name.removesuffix("_x") for name in table.columns if name.endswith("_x")]
     if not any(f"{name}_y" in table.columns for name in names):
         raise RecordingError(
             f"{table.path}:1: no positions: expected x and y, or NAME_x and NAME_y, got {', '.join(table.columns)}"
         )
-    axes = "xyz" if any(f"{name}_z" in table.columns for name in names) else "xy"
-    for name in names:
-        lacking = [f"{name}_{axis}" for axis in axes if f"{name}_{axis}" not in table.columns]
-        if lacking:
-            raise RecordingError(f"{table.path}:1: {name}_x without {' and '.join(lacking)}, which others have")
+    if wanted and set(wanted) <= set(names):
+        names = list(wanted)
+    half = [name for name in names if f"{name}_y" not in table.columns]
+    if half:
+        raise RecordingError(
+            f"{table.path}:1: {half[0]}_x without {half[0]}_y (no agent? --names tells which ones are)"
+        )
+    axes = "xyz" if all(f"{name}_z" in table.columns for name in names) else "xy"
     return from_tracks(
         {name: Track(stamps, np.stack([table.numbers(f"{name}_{axis}") for axis in axes], -1)) for name in names},
         str(table.path),

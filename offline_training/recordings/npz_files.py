@@ -24,7 +24,7 @@ def read(path: Path, options: ReadOptions) -> Recording:
     try:
         positions = arrays["positions"].astype(np.float64)
         agents, times, _ = positions.shape
-        if agents > times:
+        if agents > times and "stamps" not in arrays:
             raise RecordingError(f"{path}: positions of {agents} agents in {times} frames, expected them as [A, T, P]")
         if "stamps" in arrays:
             stamps = arrays["stamps"].astype(np.float64) * (options.time_unit or 1.0)

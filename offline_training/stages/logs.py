@@ -25,7 +25,7 @@ def claim(work: Path, **options: object) -> None:
     mine = json.loads(json.dumps(options, default=str))
     if note.exists():
         theirs = json.loads(note.read_text())
-        other = list(_apart("", theirs, mine))
+        other = [line for key in mine for line in _apart(key, theirs.get(key), mine[key])]
         if other:
             more = f" and {len(other) - SHOWN} more" * (len(other) > SHOWN)
             raise ValueError(
@@ -39,15 +39,15 @@ def claim(work: Path, **options: object) -> None:
 def _apart(key: str, theirs: Any, mine: Any) -> Iterator[str]:
     """What is asked for otherwise now, by dotted keys."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
-        for name, value in mine.items():
-            yield from _apart(f"{key}.{name}".lstrip("."), theirs.get(name), value)
+        for name in sorted(theirs.keys() | mine.keys()):
+            yield from _apart(f"{key}.{name}", theirs.get(name), mine.get(name))
     elif theirs != mine:
         yield f"{key} {theirs} (now {mine})"
 
 
 def plot_curves(work: Path) -> None:
     """``work/curves.png``: what each stage was validated by, over its steps."""
-    logs = sorted(work.glob("*.jsonl"))
+    logs = _logs(work)
     figure = Figure(figsize=(4 * len(logs), 3), layout="tight")
     FigureCanvasAgg(figure)
     for axis, log in zip(np.atleast_1d(figure.subplots(1, len(logs))), logs, strict=True):
@@ -60,8 +60,23 @@ def plot_curves(work: Path) -> None:
 
 def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
     """The last row of each stage's log."""
-    logs = sorted(work.glob("*.jsonl"), key=lambda log: (not log.stem.startswith("nri"), log.stem))  # as they are run
-    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in logs}
+    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in _logs(work)}
+
+
+def _logs(work: Path) -> list[Path]:
+    """Of the stages, in the order in which they run: NRI after what teaches it, HSP of many hidden agents first."""
+
+    def place(log: Path) -> tuple[bool, int, str, bool]:
+        hidden = log.stem.rpartition("_")[2]
+        count = int(hidden) if hidden.isdigit() else 0
+        return (
+            not log.stem.startswith("nri"),
+            -count,
+            log.stem.removesuffix("_edges"),
+            not log.stem.endswith("_edges"),
+        )
+
+    return sorted(work.glob("*.jsonl"), key=place)
 
 
 def revision() -> str:

@@ -81,14 +81,16 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
     os.replace(beside, path)
 
 
-def make_sure_of(folder: Path) -> None:
-    """Raises OSError where ``folder`` could not be written, before anything is spent on what goes there."""
-    there = folder.exists()
+def check_writable(folder: Path) -> None:
+    """Raises OSError where ``folder`` could not be written, before anything is spent on what goes there; nothing is
+    left of the try."""
+    made = [folder] * (not folder.exists())
+    made += [parent for parent in folder.absolute().parents if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=folder):
         pass
-    if not there:
-        folder.rmdir()
+    for empty in made:
+        empty.rmdir()
 
 
 class Averaged:

@@ -14,11 +14,19 @@ from typing import Any
 
 from tqdm import tqdm
 
+WORTH_A_LINE = 10_000  # trajectories, which take some seconds
+
 
 def say(line: str) -> None:
     """Print a line, above the bar if there is one."""
     with tqdm.external_write_mode(file=sys.stdout):
         print(line, flush=True)
+
+
+def say_simulating(trajectories: int) -> None:
+    """Say what takes the time, where it is more than a moment."""
+    if trajectories >= WORTH_A_LINE:
+        say(f"simulating {trajectories:,} trajectories")
 
 
 @cache

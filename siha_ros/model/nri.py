@@ -136,7 +136,7 @@ class PairConvolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``[B, A, T, F]`` to ``[B, A, A - 1, width]``."""
-        if self.training or torch.is_grad_enabled() or x.is_cuda:
+        if self.training or torch.is_grad_enabled() or x.is_cuda or torch.compiler.is_compiling():
             return self._all(x)
         pairs = x.shape[1] * (x.shape[1] - 1)
         # twice as fast as all at once, which goes through memory

@@ -65,9 +65,9 @@ def test_a_bundle_says_what_was_asked_for(monkeypatch, tmp_path, capsys):
     asked = {}
     monkeypatch.setattr("offline_training.folder.train_folder", lambda *_, **options: asked.update(options))
     folder, _ = write_team(tmp_path / "team", runs=1, frames=30)
-    arguments = [str(folder), "--rate", "12", "--unit", "0.00333333", "--names", "r0,r1", "--scale", "0.06"]
-    assert main(["train", *arguments]) == 0
-    assert asked["command"] == shlex.join(["siha", "train", *arguments[:-2]]) + " --hidden 2 --scale 0.06 --seed 0"
+    options = ["--unit", repr(1 / 3), "--names", "r0,r1", "--dt", repr(1 / 15), "--hidden", "1", "--scale", "0.06"]
+    assert main(["train", str(folder), *options]) == 0
+    assert asked["command"] == shlex.join(["siha", "train", "./team", *options, "--seed", "0"])
 
 
 def test_oddities_are_said_before_anything_is_learned(tmp_path):
@@ -90,7 +90,7 @@ def test_oddities_are_said_before_anything_is_learned(tmp_path):
         train_folder(
             read_recordings(folder), tmp_path / "bundle", tmp_path / "work", source="team", window=20, say=stop
         )
-    assert "run_0.csv: 1 spikes, taken for gaps: r0 at 50 s went over 20 times" in said[0]
+    assert "run_0.csv: 1 sample taken for gaps" in said[0] and "(r0 at 50 s)" in said[0]
     assert not (tmp_path / "bundle").exists()
 
 

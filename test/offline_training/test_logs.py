@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offline_training.stages.logs import claim
+from offline_training.stages.logs import claim, stage_rows
 
 
 def test_a_work_folder_belongs_to_one_training(tmp_path):
@@ -25,6 +25,15 @@ def test_what_differs_is_told_by_key(tmp_path):
         claim(tmp_path, stages={"nri": {"steps": 1, "rate": 3}}, seed=0)
     with pytest.raises(ValueError, match=r"stages.nri.steps 1 \(now None\), seed 0 \(now 5\) and 2 more: choose"):
         claim(tmp_path, a=1, b=2, c=3, stages={"nri": {"steps": None, "rate": 2}}, seed=5, d=4, e=5)
+    with pytest.raises(ValueError, match=r"a training with stages.nri.rate 2 \(now None\): choose"):
+        claim(tmp_path, stages={"nri": {"steps": 1}}, seed=0)
+
+
+def test_logs_stand_as_the_stages_run(tmp_path):
+    run = ["nri_edges", "nri", "nri_visible_edges", "nri_visible", "hsp_sa_2", "hsp_sg_2", "hsp_sa_1", "hsp_sg_1"]
+    for name in sorted(run):
+        (tmp_path / f"{name}.jsonl").write_text('{"step": 1}\n')
+    assert list(stage_rows(tmp_path)) == run
 
 
 def test_a_kill_while_the_options_are_noted_leaves_a_folder_that_can_be_claimed(tmp_path, monkeypatch):

@@ -64,7 +64,7 @@ def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
         queue.all_cells(["table1"], lab, options)
         lab.measure_pace()
         assert queue.scaled(["table1"], lab, options, budget).scale == pytest.approx(2 * assumed, rel=0.06)
-        assert lab.measured and lab.pace == {"mlp": 0.5, "conv taught": 1.0, "mlp taught": 1.0}
+        assert lab.measured and lab.pace == dict.fromkeys(SECONDS, 1.0) | {"mlp": 0.5}
     assert measured == [1024]
 
 
@@ -137,8 +137,11 @@ def test_a_budget_is_a_time_with_its_unit(capsys, text):
 
 
 def test_nothing_to_run_is_an_error(tmp_path, capsys):
-    assert main(["reproduce", "table2", "focus", "--work", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == "siha: nothing to run of what was asked for\n"
+    for budget in ([], ["--budget", "20m"]):
+        assert main(["reproduce", "table2", "focus", "--work", str(tmp_path), *budget]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("siha: nothing to run: table2: motion capture is needed: --data DIR")
+        assert "; focus: motion capture is needed" in error and error.count("\n") == 1
 
 
 def test_the_command_ends_with_an_error_where_a_cell_failed(tmp_path, monkeypatch, capsys):
