@@ -84,7 +84,7 @@ def train_folder(
     the recordings are too short for any.
     """
     check_writable(out)
-    recordings, odd = without_spikes(recordings)
+    recordings, odd, fastest = without_spikes(recordings)
     for line in odd:
         say(line)
     spec, grids = infer(recordings, dt=dt, agents=agents, window=window, hidden=hidden)
@@ -122,6 +122,7 @@ def train_folder(
     plot_curves(work)
     trials = sorted({Path(grid.source).name for grid in parts.training})
     training = training_record(work, command or f"siha train {source}", f"{source}; {parts.how}", seed, trials)
+    speed = min(speed, fastest)  # jumps are no motion that the bundle knows
     ranges = Ranges([spec.agents, spec.agents], [1 / spec.dt, 1000.0], speed=BEYOND * speed, extent=BEYOND * extent)
 
     def save(metrics: dict[str, Any]) -> None:

@@ -30,9 +30,9 @@ SHOWN = 3  # samples that a message names
 Track = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]  # frames, stamps, positions of samples
 
 
-def without_spikes(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """The recordings with spikes made into gaps, and a line for people about each that has some, or in which an agent
-    jumps and stays there, which is kept."""
+def without_spikes(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str], float]:
+    """The recordings with spikes made into gaps, a line for people about each that has some, or in which an agent
+    jumps and stays there, which is kept, and the speed (m/s) that no motion in them is faster than."""
     tracks = [[_track(recording, agent) for agent in range(len(recording.names))] for recording in recordings]
     fastest = too_fast([track for team in tracks for track in team])
     found: list[Recording] = []
@@ -53,7 +53,7 @@ def without_spikes(recordings: Sequence[Recording]) -> tuple[list[Recording], li
         moved = recording.velocities
         moved = None if moved is None else np.where(spikes[..., None], np.nan, moved)
         found.append(replace(recording, positions=positions, velocities=moved, observed=recording.observed & ~spikes))
-    return found, lines
+    return found, lines, fastest
 
 
 def too_fast(tracks: Sequence[Track]) -> float:

@@ -25,7 +25,7 @@ def recording(positions, velocities=None):
 
 
 def unchanged(given):
-    (found,), lines = without_spikes([given])
+    (found,), lines, _ = without_spikes([given])
     np.testing.assert_array_equal(found.positions, given.positions)
     return lines
 
@@ -35,7 +35,7 @@ def unchanged(given):
 def test_a_spike_is_a_gap(frames, far):
     positions, velocities = circling(), np.ones((3, FRAMES, 2))
     positions[1, frames] += [far, 0.0]
-    (found,), (line,) = without_spikes([recording(positions, velocities)])
+    (found,), (line,), _ = without_spikes([recording(positions, velocities)])
     wanted = np.ones((3, FRAMES), bool)
     wanted[1, frames] = False
     np.testing.assert_array_equal(found.observed, wanted)
@@ -52,7 +52,7 @@ def test_a_tracker_may_be_bad(share, frames):
     spiky = random.random((3, frames)) < share
     spiky[0, 30] = True
     positions[spiky] += 1000 * random.normal(size=(int(spiky.sum()), 2))
-    (found,), _ = without_spikes([recording(positions)])
+    (found,), _, _ = without_spikes([recording(positions)])
     np.testing.assert_array_equal(found.observed, ~spiky)
 
 
@@ -60,7 +60,7 @@ def test_one_sample_while_an_agent_is_lost():
     positions = circling()
     positions[2, 196:205] = np.nan
     positions[2, 200] = [1000.0, 0.0]
-    (found,), (line,) = without_spikes([recording(positions)])
+    (found,), (line,), _ = without_spikes([recording(positions)])
     assert not found.observed[2, 196:205].any() and "(c at 20 s)" in line
 
 
@@ -69,7 +69,7 @@ def test_agents_have_rates_of_their_own():
     slow[1, 100] = [1e6, 0.0]
     tracks = {name: Track(np.arange(2000) / 100, fast[0]) for name in "ab"}
     tracks |= {"c": Track(np.arange(200) / 10 + 0.003, slow[1]), "d": Track(np.arange(200) / 10 + 0.003, slow[2])}
-    (found,), (line,) = without_spikes([from_tracks(tracks, "here")])
+    (found,), (line,), _ = without_spikes([from_tracks(tracks, "here")])
     assert found.observed.sum() == 4399 and "(c at 10.003 s)" in line
 
 
@@ -77,6 +77,8 @@ def test_a_jump_that_stays_is_said_and_kept():
     positions = circling()
     positions[0, 150:] += [0.0, 8.0]
     (line,) = unchanged(recording(positions))
+    fastest = without_spikes([recording(positions)])[2]
+    assert 0.2 < fastest < 8.0 * RATE  # m/s: above the fastest on the circle, below the jump
     assert line.startswith("runs.csv: 1 sample kept, though reached faster than 2") and line.endswith("(a at 15 s)")
 
 
@@ -97,7 +99,7 @@ def test_agents_mostly_at_rest_that_drive_at_times(noise):
         positions[agent, -10:, 1] += 0.1 * np.arange(10)
     assert unchanged(recording(positions)) == []
     positions[1, 700] = 1e6
-    (found,), _ = without_spikes([recording(positions)])
+    (found,), _, _ = without_spikes([recording(positions)])
     assert np.argwhere(~found.observed).tolist() == [[1, 700]]
 
 
@@ -105,7 +107,7 @@ def test_standing_agents():
     positions = np.zeros((3, FRAMES, 2))
     assert unchanged(recording(positions)) == []
     positions[0, 7] = 1e6
-    (found,), _ = without_spikes([recording(positions)])
+    (found,), _, _ = without_spikes([recording(positions)])
     assert np.argwhere(~found.observed).tolist() == [[0, 7]]
 
 
@@ -114,5 +116,5 @@ def test_recordings_too_short_to_tell(frames):
     positions = circling(frames)
     positions[0, -1] += 50.0
     given = recording(positions)
-    (found,), _ = without_spikes([given])
+    (found,), _, _ = without_spikes([given])
     assert found.observed.all()
