@@ -82,8 +82,8 @@ def spikes_of(stamps: NDArray[np.float64], positions: NDArray[np.float64], faste
             around = np.concatenate([before, after])
             if not len(around) or spiky[around].any() or len(around) == 1 and len(left) <= 2 * length:
                 continue
-            far = all(_reach(stamps, positions, int(one), run, fastest).all() for one in around)
-            near = len(around) == 1 or not _reach(stamps, positions, int(before[0]), after, fastest).any()
+            far = all(_out_of_reach(stamps, positions, int(one), run, fastest).all() for one in around)
+            near = len(around) == 1 or not _out_of_reach(stamps, positions, int(before[0]), after, fastest).any()
             spiky[run] = far and near
     return spiky
 
@@ -94,7 +94,7 @@ def _suspects(stamps: NDArray[np.float64], positions: NDArray[np.float64], faste
     return [0, *fast.tolist()] if len(fast) else []
 
 
-def _reach(
+def _out_of_reach(
     stamps: NDArray[np.float64],
     positions: NDArray[np.float64],
     start: int,
@@ -117,7 +117,6 @@ def _speeds(stamps: NDArray[np.float64], positions: NDArray[np.float64]) -> NDAr
 
 def _said(recording: Recording, where: NDArray[np.bool_], what: str) -> Iterator[str]:
     if where.any():
-        agents, frames = np.nonzero(where)
-        some = [f"{recording.names[agent]} at {recording.stamps[frame]:.6g} s" for agent, frame in zip(agents, frames)]  # noqa: B905
+        some = [f"{recording.names[agent]} at {recording.stamps[frame]:.6g} s" for agent, frame in np.argwhere(where)]
         shown = ", ".join(some[:SHOWN]) + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)
         yield f"{recording.source}: {len(some)} sample{'s' * (len(some) > 1)} {what} ({shown})"
