@@ -3,6 +3,7 @@ code."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ SHOWN = 5  # options that a message names
 
 def claim(work: Path, **options: object) -> None:
     """Note in ``work/options.json`` what is trained there. Raises ValueError, in one line, where a training with other
-    options left its checkpoints: going on from those would make a bundle that says what is not so."""
+    options left its checkpoints: going on from those would make a bundle that says what is not so. A folder counts as
+    other than it was where the names or sizes of its files are."""
     note = work / "options.json"
-    mine = json.loads(json.dumps(options, default=str))
+    mine = json.loads(json.dumps(options, default=_told))
     if note.exists():
         theirs = json.loads(note.read_text())
         other = [line for key in mine for line in _apart(key, theirs.get(key), mine[key])]
@@ -34,6 +36,13 @@ def claim(work: Path, **options: object) -> None:
         return
     work.mkdir(parents=True, exist_ok=True)
     write_atomically(note, lambda path: path.write_text(json.dumps(mine) + "\n"))
+
+
+def _told(value: object) -> str:
+    if not (isinstance(value, Path) and value.is_dir()):
+        return str(value)
+    files = sorted((file.name, file.stat().st_size) for file in value.iterdir() if file.is_file())
+    return f"{value} ({len(files)} files, {hashlib.sha256(repr(files).encode()).hexdigest()[:8]})"
 
 
 def _apart(key: str, theirs: Any, mine: Any) -> Iterator[str]:

@@ -19,6 +19,17 @@ def test_a_work_folder_belongs_to_one_training(tmp_path):
     claim(tmp_path / "other", set="any", seed=1, data=tmp_path)
 
 
+def test_a_folder_of_recordings_is_known_by_its_files(tmp_path):
+    data = tmp_path / "35"
+    data.mkdir()
+    (data / "35_01.amc").write_text("one")
+    claim(tmp_path / "work", data=data)
+    claim(tmp_path / "work", data=data)
+    (data / "35_02.amc").write_text("two")
+    with pytest.raises(ValueError, match=r"data \S+/35 \(1 files, \w+\) \(now \S+/35 \(2 files, \w+\)\): choose"):
+        claim(tmp_path / "work", data=data)
+
+
 def test_what_differs_is_told_by_key(tmp_path):
     claim(tmp_path, stages={"nri": {"steps": 1, "rate": 2}}, seed=0)
     with pytest.raises(ValueError, match=r"a training with stages.nri.rate 2 \(now 3\): choose"):
