@@ -30,7 +30,7 @@ def unchanged(given):
     return lines
 
 
-@pytest.mark.parametrize("far", [2.0, 1e9])
+@pytest.mark.parametrize("far", [20.0, 1e9])
 @pytest.mark.parametrize("frames", [[200], [0], [FRAMES - 1], [200, 201, 202], [50, 300], [*range(100, 109)]])
 def test_a_spike_is_a_gap(frames, far):
     positions, velocities = circling(), np.ones((3, FRAMES, 2))
@@ -41,7 +41,7 @@ def test_a_spike_is_a_gap(frames, far):
     np.testing.assert_array_equal(found.observed, wanted)
     assert np.isnan(found.velocities[1, frames]).all() and np.isfinite(found.velocities[wanted]).all()
     plural = "s" * (len(frames) > 1)
-    assert line.startswith(f"runs.csv: {len(frames)} sample{plural} taken for gaps: faster there and back than 2")
+    assert line.startswith(f"runs.csv: {len(frames)} sample{plural} taken for gaps: faster there and back than ")
     assert f"(b at {frames[0] / RATE:g} s" in line
 
 
@@ -79,7 +79,7 @@ def test_a_jump_that_stays_is_said_and_kept():
     (line,) = unchanged(recording(positions))
     fastest = without_spikes([recording(positions)])[2]
     assert 0.2 < fastest < 8.0 * RATE  # m/s: above the fastest on the circle, below the jump
-    assert line.startswith("runs.csv: 1 sample kept, though reached faster than 2") and line.endswith("(a at 15 s)")
+    assert line.startswith("runs.csv: 1 sample kept, though reached faster than ") and line.endswith("(a at 15 s)")
 
 
 def test_what_comes_back_elsewhere_is_neither():
