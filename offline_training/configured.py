@@ -10,8 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save as safetensors_bytes
-
 from offline_training.budget import CHECKS, WINDOWS, choose, measure
 from offline_training.config import BODY, TrainConfig, changed
 from offline_training.datasets.benchmarks import SYSTEMS, BodyScale, StateWindows, body_state_windows
@@ -20,7 +18,7 @@ from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
-from offline_training.stages.loop import check_writable, write_atomically
+from offline_training.stages.loop import check_writable, write_atomically, write_weights
 from offline_training.stages.progress import say, say_simulating, writer_type
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
@@ -99,10 +97,7 @@ def _write(work: Path, modules: TeamModules, made: dict[str, Any]) -> dict[str, 
     weights = work / "weights"
     weights.mkdir(exist_ok=True)
     for name, network in modules.networks().items():
-        tensors = {key: tensor.contiguous() for key, tensor in network.state_dict().items()}
-        settings = {"config": json.dumps(asdict(network.config))}
-        content = safetensors_bytes(tensors, settings)
-        write_atomically(weights / f"{name}.safetensors", lambda path: path.write_bytes(content))  # noqa: B023
+        write_weights(weights / f"{name}.safetensors", network, {"config": json.dumps(asdict(network.config))})
     plot_curves(work)
     result = made | {"revision": revision(), "stages": stage_rows(work)}
     write_atomically(work / "result.json", lambda path: path.write_text(json.dumps(result, indent=1) + "\n"))

@@ -106,7 +106,8 @@ def pairs_share(agents: int) -> float:
 
 
 # s a step with two threads of the machine of docs/results.md, of NRI for PACED_AGENTS, by encoder and whether a model
-# of single steps teaches it, whose steps count as NRI's; for a budget only
+# of single steps teaches it, whose steps count as NRI's; for a budget only. "mlp taught" goes by its ratio to the
+# other taught one on another machine.
 SECONDS = {
     "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
     "conv": {"nri": 0.46, "nri_visible": 0.46, "hsp_sa": 0.101, "hsp_sg": 0.171},
@@ -182,13 +183,11 @@ class Lab:
 
     def needs(self, setting: Setting, *stages: str) -> dict[str, float]:
         """What the models of these stages cost (min, about), by a name that tells them from all others."""
-        plan, kind = self.plan(setting), self.kind(setting)
+        plan, seconds, pace = self.plan(setting), SECONDS[self.kind(setting)], self.pace_of(setting)
         found = {}
         for stage in stages:
             agents = setting.agents if stage == "nri" else VISIBLE
-            step = (
-                SECONDS[kind][stage] * self.pace_of(setting) * (pairs_share(agents) if stage.startswith("nri") else 1)
-            )
+            step = seconds[stage] * pace * (pairs_share(agents) if stage.startswith("nri") else 1)
             found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * step / 60
         return found
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from safetensors.torch import load_file
-from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 from offline_training.stages.logs import stage_rows
-from offline_training.stages.loop import write_atomically
+from offline_training.stages.loop import write_atomically, write_weights
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -68,8 +67,7 @@ class Store:
             place.mkdir(parents=True, exist_ok=True)
             (place / "options.json").write_text(json.dumps(options, indent=1, default=str) + "\n")
             train(network, place)
-            content = safetensors_bytes({name: tensor.contiguous() for name, tensor in network.state_dict().items()})
-            write_atomically(weights, lambda path: path.write_bytes(content))
+            write_weights(weights, network)
             for checkpoint in place.glob("*.pt"):
                 checkpoint.unlink()  # with optimiser and structure cache many times the weights
         rows = stage_rows(place).values()

@@ -75,7 +75,10 @@ def spikes_of(stamps: NDArray[np.float64], positions: NDArray[np.float64], faste
     spiky = np.zeros(len(stamps), bool)
     for length in range(1, LONGEST + 1):
         left = np.flatnonzero(~spiky)
-        for first in _suspects(stamps[left], positions[left], fastest):
+        suspects = _suspects(stamps[left], positions[left], fastest)
+        if not suspects:
+            break
+        for first in suspects:
             run = left[first : first + length]
             before, after = left[first - 1 : first], left[first + length : first + length + 1]
             if len(run) < length or spiky[run].any() or (length > LONGEST_AT_END and not (len(before) and len(after))):

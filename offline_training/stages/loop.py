@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -79,6 +80,13 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
     beside = path.with_name(path.name + ".part")
     save(beside)
     os.replace(beside, path)
+
+
+def write_weights(path: Path, network: nn.Module, settings: dict[str, str] | None = None) -> None:
+    """``network``'s tensors as safetensors, with ``settings`` beside them; others may read the file."""
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    content = safetensors.torch.save(tensors, settings)
+    write_atomically(path, lambda beside: beside.write_bytes(content))
 
 
 def check_writable(folder: Path) -> None:
