@@ -18,12 +18,13 @@ import siha_ros
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.datasets.team import TeamWindows
 from offline_training.stages.edge_evidence import NAMED, batch_size, train_pair_dynamics
-from offline_training.stages.hsp_sa import train_hsp_sa
-from offline_training.stages.hsp_sg import train_hsp_sg
+from offline_training.stages.hsp_sa import hsp_sa_stage
+from offline_training.stages.hsp_sg import hsp_sg_stage
 from offline_training.stages.logs import revision, stage_rows
-from offline_training.stages.loop import Schedule
+from offline_training.stages.loop import Schedule, train
 from offline_training.stages.nri import train_nri
 from offline_training.stages.samples import Sample, device_of
+from offline_training.stages.together import together
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Training, save_bundle
 from siha_ros.model.denoise import usual_roughness
 from siha_ros.model.edges import matrix_to_incoming
@@ -40,7 +41,7 @@ CHUNK = 250  # windows that are looked at together
 SOLVED_FROM = 200  # windows in which trajectories that explain the others are looked for
 FEWEST_WINDOWS = 30  # that say how large errors are
 FEWEST_CACHED = 50_000  # windows in HSP-sg's fixed set, where there are as many
-NEXT_SHARE = 0.35  # of the steps, for a number of hidden agents that starts from the weights of another
+NEXT_SHARE = 0.35  # of the steps of the first, for each further number of hidden agents
 
 
 SCHEDULES = {  # of which a plan tells the steps
@@ -183,18 +184,13 @@ def train_team(
     for name, nri, count in (("nri", modules.nri, agents), ("nri_visible", modules.nri_visible, fewest)):
         if nri is not None and plan.steps[name]:
             fit_nri(name, plan, nri, data, validation, folder, agents=count, scale=scale, seed=seed)
-    larger: HiddenStatePredictor | None = None
-    for hidden in sorted(plan.hidden_counts, reverse=True):
-        share = scale * (1.0 if larger is None else NEXT_SHARE)
-        sa, sg = modules.hsp_sa[hidden], modules.hsp_sg[hidden]
-        if larger is not None:
-            warm_start(sa, larger)
-        fit_hsp_sa(f"hsp_sa_{hidden}", plan, sa, data, validation, folder, hidden=hidden, scale=share, seed=seed)
-        if plan.warm:
-            warm_start(sg, sa)
-        name = f"hsp_sg_{hidden}"
-        fit_hsp_sg(name, plan, sg, sa, modules.nri, data, validation, folder, hidden=hidden, scale=share, seed=seed)
-        larger = sa
+    sa, sg = modules.hsp_sa, modules.hsp_sg
+    which, scale = "_".join(map(str, sa)), scale * (1 + NEXT_SHARE * (len(sa) - 1))
+    fit_hsp_sa(f"hsp_sa_{which}", plan, sa, data, validation, folder, scale=scale, seed=seed)
+    if plan.warm:
+        for hidden, predictor in sg.items():
+            warm_start(predictor, sa[hidden])
+    fit_hsp_sg(f"hsp_sg_{which}", plan, sg, sa, modules.nri, data, validation, folder, scale=scale, seed=seed)
     for network in modules.networks().values():
         network.to("cpu")
     return modules
@@ -242,68 +238,66 @@ def fit_nri(
 def fit_hsp_sa(
     name: str,
     plan: TeamPlan,
-    sa: HiddenStatePredictor,
+    sa: dict[int, HiddenStatePredictor],
     data: Windows,
     validation: Windows,
     folder: Path,
     *,
-    hidden: int,
     scale: float,
     seed: int,
 ) -> None:
-    """The stage hsp_sa for the last ``hidden`` agents. scale: multiplies its schedule."""
-    visible = data.agents - hidden
-    train_hsp_sa(
-        name,
-        folder,
-        sa,
-        sampler(data, plan.hsp_batch, (visible,), rotate=plan.rotate),
-        validation.states(slice(None), visible),
-        plan.schedule("hsp_sa", scale),
-        visible=visible,
-        batch=plan.hsp_batch,
-        ordered=plan.ordered,
-        seed=seed,
-    )
+    """The stage hsp_sa of predictors by how many agents, the last ones, are hidden. scale: multiplies its schedule."""
+    stages = {
+        hidden: hsp_sa_stage(
+            predictor,
+            sampler(data, plan.hsp_batch, (data.agents - hidden,), rotate=plan.rotate),
+            validation.states(slice(None), data.agents - hidden),
+            visible=data.agents - hidden,
+            batch=plan.hsp_batch,
+            ordered=plan.ordered,
+        )
+        for hidden, predictor in sa.items()
+    }
+    train(name, folder, together(stages), plan.schedule("hsp_sa", scale), seed=seed, batch=plan.hsp_batch)
 
 
 def fit_hsp_sg(
     name: str,
     plan: TeamPlan,
-    sg: HiddenStatePredictor,
-    sa: HiddenStatePredictor,
+    sg: dict[int, HiddenStatePredictor],
+    sa: dict[int, HiddenStatePredictor],
     nri: NRI,
     data: Windows,
     validation: Windows,
     folder: Path,
     *,
-    hidden: int,
     scale: float,
     seed: int,
 ) -> None:
-    """The stage hsp_sg for the last ``hidden`` agents. scale: multiplies its schedule, that of the cache too, whose
-    fixed set holds no more windows than the schedule draws."""
-    visible, schedule = data.agents - hidden, plan.schedule("hsp_sg", scale)
+    """The stage hsp_sg of predictors by how many agents, the last ones, are hidden. scale: multiplies its schedule,
+    that of the cache too, whose fixed set holds no more windows than the schedule draws."""
+    schedule = plan.schedule("hsp_sg", scale)
     whole = min(plan.cached, len(data))
     count = min(whole, max(FEWEST_CACHED, schedule.steps * plan.hsp_batch))  # graphs that are never drawn take time
-    train_hsp_sg(
-        name,
-        folder,
-        sg,
-        sa,
-        nri,
-        partial(_fixed_set, data, visible, plan.rotate),
-        count,
-        validation.states(slice(None), visible)[: plan.checks],
-        schedule,
-        visible=visible,
-        batch=plan.hsp_batch,
-        warmup_epochs=plan.warmup_epochs * scale * whole / count,
-        refresh_epochs=plan.refresh_epochs * scale * whole / count,
-        rounds=plan.rounds,
-        ordered=plan.ordered,
-        seed=seed,
-    )
+    stages = {
+        hidden: hsp_sg_stage(
+            f"{name}, {hidden} hidden" if len(sg) > 1 else name,
+            predictor,
+            sa[hidden],
+            nri,
+            partial(_fixed_set, data, data.agents - hidden, plan.rotate),
+            count,
+            validation.states(slice(None), data.agents - hidden)[: plan.checks],
+            visible=data.agents - hidden,
+            batch=plan.hsp_batch,
+            warmup_epochs=plan.warmup_epochs * scale * whole / count,
+            refresh_epochs=plan.refresh_epochs * scale * whole / count,
+            rounds=plan.rounds,
+            ordered=plan.ordered,
+        )
+        for hidden, predictor in sg.items()
+    }
+    train(name, folder, together(stages), schedule, seed=seed, batch=plan.hsp_batch)
 
 
 def _fixed_set(

@@ -236,10 +236,8 @@ class Lab:
         plan = plan or self.plan(setting)
 
         def train(network: HiddenStatePredictor, folder: Path) -> None:
-            data, validation, hidden = self.data(setting), self.validation(setting), setting.hidden
-            fit_hsp_sa(
-                "hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=setting.scale, seed=setting.seed
-            )
+            data, validation, own = self.data(setting), self.validation(setting), {setting.hidden: network}
+            fit_hsp_sa("hsp_sa", plan, own, data, validation, folder, scale=setting.scale, seed=setting.seed)
 
         options = {"setting": asdict(setting), "plan": described(plan), "encoder": encoder}
         maker = make or HiddenStatePredictor
@@ -252,8 +250,8 @@ class Lab:
 
         def train(network: HiddenStatePredictor, folder: Path) -> None:
             data, validation, scale = self.data(setting), self.validation(setting), PARTLY * setting.scale
-            hidden, seed = setting.hidden, setting.seed
-            fit_hsp_sa("hsp_sa", plan, network, data, validation, folder, hidden=hidden, scale=scale, seed=seed)
+            own = {setting.hidden: network}
+            fit_hsp_sa("hsp_sa", plan, own, data, validation, folder, scale=scale, seed=setting.seed)
 
         options = self.key(setting) | {"share": PARTLY, "from": sa.key}
         make = seeded(setting.seed + 2, lambda: warmed(HiddenStatePredictor(config), sa.network))
@@ -269,13 +267,12 @@ class Lab:
             fit_hsp_sg(
                 "hsp_sg",
                 plan,
-                network,
-                sa.network,
+                {setting.hidden: network},
+                {setting.hidden: sa.network},
                 nri.network,
                 self.data(setting),
                 self.validation(setting),
                 folder,
-                hidden=setting.hidden,
                 scale=setting.scale,
                 seed=setting.seed,
             )

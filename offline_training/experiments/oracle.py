@@ -19,7 +19,7 @@ from offline_training.experiments.measure import all_figures, differences
 from offline_training.experiments.report import bars, budget, difference_rows, figure, table
 from offline_training.experiments.store import Trained
 from offline_training.experiments.table1 import GAPS, unguided_answer
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Schedule, Stage, train
 from offline_training.stages.samples import device_of
 from offline_training.team import guided
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, reconstruction_error
@@ -124,7 +124,7 @@ def train_oracle(
         parts = [errors(model, validation, slice(at, at + CHUNK), None) for at in range(0, len(validation), CHUNK)]
         return {"mse": float(torch.cat(parts).mean())}
 
-    return train("oracle", folder, hsp_sg, loss, validate, schedule, better="mse", seed=seed, batch=batch)
+    return train("oracle", folder, Stage(hsp_sg, loss, validate, better="mse"), schedule, seed=seed, batch=batch)
 
 
 def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:

@@ -225,7 +225,7 @@ def models(lab: Lab, data: Body) -> BodyModels:
     options = {"body": asdict(setting), "limb": data.limb, "plan": described(plan), "gain": GAIN}
 
     def fit_sa(network: HiddenStatePredictor, folder: Path) -> None:
-        fit_hsp_sa("hsp_sa", plan, network, *sets, folder, hidden=data.hidden, **long)  # type: ignore[arg-type]
+        fit_hsp_sa("hsp_sa", plan, {data.hidden: network}, *sets, folder, **long)  # type: ignore[arg-type]
 
     sa: Trained[HiddenStatePredictor] = lab.store.model(
         "hsp_sa", options, seeded(setting.seed + 1, lambda: NamedPredictor(plan.hsp)), fit_sa
@@ -233,8 +233,8 @@ def models(lab: Lab, data: Body) -> BodyModels:
     config = replace(plan.hsp, alphas=list(PAPER_ALPHAS))
 
     def fit_sg(network: HiddenStatePredictor, folder: Path) -> None:
-        nets = network, sa.network, complete.network
-        fit_hsp_sg("hsp_sg", plan, *nets, *sets, folder, hidden=data.hidden, **long)  # type: ignore[arg-type]
+        nets = {data.hidden: network}, {data.hidden: sa.network}, complete.network
+        fit_hsp_sg("hsp_sg", plan, *nets, *sets, folder, **long)  # type: ignore[arg-type]
 
     sg: Trained[HiddenStatePredictor] = lab.store.model(
         "hsp_sg",

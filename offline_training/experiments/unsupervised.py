@@ -18,7 +18,7 @@ from offline_training.experiments.lab import VISIBLE, Lab, Setting, seeded, spac
 from offline_training.experiments.measure import all_figures
 from offline_training.experiments.report import bars, budget, figure, table
 from offline_training.experiments.store import Trained
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Schedule, Stage, train
 from offline_training.stages.samples import device_of, states_of
 from offline_training.team import TeamPlan, sampler
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
@@ -145,7 +145,8 @@ def pair_model(lab: Lab, setting: Setting, variant: str) -> Trained[Pair]:
 
         steps = max(10, round(STEPS * setting.scale))
         schedule = Schedule(steps, rate=1e-3, optimiser="muon", validate_every=max(1, steps // 4))
-        train(variant, folder, pair, loss, lambda model: checked(model, target), schedule, better="nll", batch=batch)
+        stage = Stage(pair, loss, lambda model: checked(model, target), better="nll")
+        train(variant, folder, stage, schedule, batch=batch)
 
     options = lab.key(setting) | {"steps": STEPS, "from": start.key if start else None}
     return lab.store.model(variant, options, seeded(setting.seed + 3, make), fit)

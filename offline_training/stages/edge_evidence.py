@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from offline_training.stages import processes
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Schedule, Stage, train
 from offline_training.stages.nri import known_accuracy
 from offline_training.stages.samples import Sample, mine, parts, states_of
 from siha_ros.model.edges import incoming_to_matrix
@@ -204,7 +204,7 @@ def train_pair_dynamics(
 
     every = max(1, round(steps * schedule.validate_every / max(1, schedule.steps)))
     own = replace(schedule, steps=steps, rate=RATE, optimiser="muon", validate_every=every, bf16=False, constant=False)
-    train(name, folder, dynamics, loss, validate, own, better="nll", seed=seed, batch=batch_size())
+    train(name, folder, Stage(dynamics, loss, validate, better="nll"), own, seed=seed, batch=batch_size())
     return dynamics
 
 

@@ -4,34 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Stage
 from offline_training.stages.samples import Sample, device_of, mine, parts, random_losses
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 
 
-def train_hsp_sa(
-    name: str,
-    folder: Path,
+def hsp_sa_stage(
     hsp: HiddenStatePredictor,
     sample: Callable[[torch.Generator], Sample],
     validation: Tensor,
-    schedule: Schedule,
     *,
     visible: int,
     batch: int,
     ordered: bool = False,
-    seed: int = 0,
-) -> dict[str, float]:
-    """Train ``hsp`` on sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen, with a mask
-    where there are gaps.
+) -> Stage:
+    """``hsp`` learns from sample(generator): states ``[B, A, T, D]`` whose first ``visible`` agents are seen, with a
+    mask where there are gaps.
 
-    validation: states ``[n, A, T, D]``. ordered: slots stand for the hidden agents in their order. Returns the metrics
-    of the best validation; "mse_absent" is that of agents that were never seen, where others are.
+    validation: states ``[n, A, T, D]``. ordered: slots stand for the hidden agents in their order. Of the metrics,
+    "mse_absent" is that of agents that were never seen, where others are.
     """
     partly = hsp.config.seen_frames
 
@@ -58,7 +53,7 @@ def train_hsp_sa(
         errors = [completion_error(model, x, visible, part) for x, part in zip(chunks, losses, strict=True)]
         return {"mse": float(torch.cat(errors).mean()), "mse_absent": absent}
 
-    return train(name, folder, hsp, loss, validate, schedule, better="mse", seed=seed, batch=batch)
+    return Stage(hsp, loss, validate, better="mse")
 
 
 def completion_error(

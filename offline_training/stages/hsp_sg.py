@@ -7,14 +7,13 @@ own reconstructions every few epochs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from offline_training.stages import processes
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Stage
 from offline_training.stages.precision import autocast
 from offline_training.stages.progress import say
 from offline_training.stages.samples import Sample, device_of, mine, parts, states_of
@@ -80,16 +79,14 @@ class StructureCache:
             self.kept[name] = processes.summed(graphs)
 
 
-def train_hsp_sg(
+def hsp_sg_stage(
     name: str,
-    folder: Path,
     hsp_sg: HiddenStatePredictor,
     hsp_sa: HiddenStatePredictor,
     nri: NRI,
     states: Callable[[Tensor | slice, torch.Generator | None], Sample],
     count: int,
     validation: Tensor,
-    schedule: Schedule,
     *,
     visible: int,
     batch: int,
@@ -97,10 +94,9 @@ def train_hsp_sg(
     refresh_epochs: float,
     rounds: int | None = 5,
     ordered: bool = False,
-    seed: int = 0,
-) -> dict[str, float]:
-    """Train ``hsp_sg`` on states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of ``count``,
-    with a mask where there are gaps.
+) -> Stage:
+    """``hsp_sg`` learns from states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of
+    ``count``, with a mask where there are gaps.
 
     They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
     ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement of
@@ -134,16 +130,5 @@ def train_hsp_sg(
             errors.append(reconstruction_error(hidden, truth, ordered))
         return {"mse": float(torch.cat(errors).mean())}
 
-    return train(
-        name,
-        folder,
-        hsp_sg,
-        loss,
-        validate,
-        schedule,
-        better="mse",
-        seed=seed,
-        batch=batch,
-        each_step=refresher(name, cache, hsp_sa, first, every),
-        kept=cache.kept,
-    )
+    refresh = refresher(name, cache, hsp_sa, first, every)
+    return Stage(hsp_sg, loss, validate, better="mse", each_step=refresh, kept=[cache.kept])

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from offline_training.datasets.body_states import BodyWindows
 from offline_training.stages.hsp_sg import refresher
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Schedule, Stage, train
 from offline_training.stages.precision import autocast
 from siha_ros.body_estimator import SETTLED, OverLinearPath
 from siha_ros.model.hidden_state import HiddenStatePredictor
@@ -100,7 +100,7 @@ def train_limb_hsp_sa(
             figures[f"cm_{which}"] = centimetres(data, first + gain * torch.cat(parts), truth)
         return {"cm": float(np.mean(list(figures.values())))} | figures
 
-    return train(name, folder, hsp, loss, validate, schedule, better="cm", seed=seed, batch=batch)
+    return train(name, folder, Stage(hsp, loss, validate, better="cm"), schedule, seed=seed, batch=batch)
 
 
 class LimbCache:
@@ -190,16 +190,6 @@ def train_limb_hsp_sg(
             )
         return {"cm": float(np.mean(list(figures.values())))} | figures
 
-    return train(
-        name,
-        folder,
-        hsp_sg,
-        loss,
-        validate,
-        schedule,
-        better="cm",
-        seed=seed,
-        batch=batch,
-        each_step=refresher(name, cache, hsp_sa, first_refresh, every),
-        kept=cache.kept,
-    )
+    refresh = refresher(name, cache, hsp_sa, first_refresh, every)
+    stage = Stage(hsp_sg, loss, validate, better="cm", each_step=refresh, kept=[cache.kept])
+    return train(name, folder, stage, schedule, seed=seed, batch=batch)

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -118,31 +118,35 @@ class Averaged:
             buffer.copy_(source)
 
 
-def train(
-    name: str,
-    folder: Path,
-    model: nn.Module,
-    loss: Callable[[int, torch.Generator], tuple[Tensor, dict[str, Tensor]]],
-    validate: Callable[[nn.Module], dict[str, float]],
-    schedule: Schedule,
-    *,
-    better: str,
-    seed: int = 0,
-    batch: int = 1,
-    each_step: Callable[[int, nn.Module], None] | None = None,
-    kept: dict[str, Tensor] | None = None,
-) -> dict[str, float]:
-    """Train ``model`` in place: it ends with the averaged weights of the best validation, whose metrics are returned.
+@dataclass
+class Stage:
+    """A model, and how it learns.
 
     loss(step, generator): loss, the mean over this process's share of the batch, and parts to log. validate(model):
-    metrics; ``better`` names the one that is minimised. batch: samples a step, for the log. each_step(step, averaged
-    model): called before each step (cache refreshes). kept: what each_step fills and a checkpoint must hold for a
-    resumed run to end as if it had not been killed.
+    metrics; ``better`` names the one that is minimised. each_step(step, averaged model): called before each step (cache
+    refreshes). kept: what each_step fills and a checkpoint must hold for a resumed run to end as if it had not been
+    killed.
+    """
+
+    model: nn.Module
+    loss: Callable[[int, torch.Generator], tuple[Tensor, dict[str, Tensor]]]
+    validate: Callable[[nn.Module], dict[str, float]]
+    better: str
+    each_step: Callable[[int, nn.Module], None] | None = None
+    kept: Sequence[dict[str, Tensor]] = ()
+
+
+def train(
+    name: str, folder: Path, stage: Stage, schedule: Schedule, *, seed: int = 0, batch: int = 1
+) -> dict[str, float]:
+    """Train the model of ``stage`` in place: it ends with the averaged weights of the best validation, whose metrics
+    are returned. batch: samples a step, for the log.
+
     Writes ``folder/NAME.jsonl`` and ``folder/NAME.pt`` (checkpoint); goes on from the latter where it exists
     (what the log has beyond it is done, and logged, again, and half a line is dropped). Of several processes the first
     one writes, and validates.
     """
-    first = processes.number() == 0
+    model, better, first = stage.model, stage.better, processes.number() == 0
     checkpoint, log = folder / f"{name}.pt", folder / f"{name}.jsonl"
     device = next(model.parameters()).device
     learners = optimisers(model, schedule)
@@ -155,8 +159,8 @@ def train(
         for learner, state_of in zip(learners, saved["optimisers"], strict=True):
             learner.load_state_dict(state_of)
         state.update(saved["state"])
-        if kept is not None:
-            kept.update(saved["kept"])
+        for mine, theirs in zip(stage.kept, saved["kept"], strict=True):
+            mine.update(theirs)
         if first:
             say(f"{name}: goes on at step {state['step']} of {schedule.steps}")
     if first and log.exists():
@@ -170,7 +174,7 @@ def train(
             "average": average.model.state_dict(),
             "optimisers": [learner.state_dict() for learner in learners],
             "state": state,
-            "kept": kept or {},
+            "kept": list(stage.kept),
         }
         write_atomically(checkpoint, lambda path: torch.save(content, path))
 
@@ -180,13 +184,13 @@ def train(
     watch = Stopwatch()
     precision = autocast(device, schedule.bf16)
     progress = Progress(name, folder, state["step"], schedule.steps, batch, first)
-    with progress, processes.in_step(model, loss) as compute:
+    with progress, processes.in_step(model, stage.loss) as compute:
         for step in range(state["step"], schedule.steps):
             generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))  # another stream than the generator's
-            if each_step is not None:
+            if stage.each_step is not None:
                 with watch("refresh"):
-                    each_step(step, average.model)
+                    stage.each_step(step, average.model)
             model.train()
             with watch("step"):
                 for learner in learners:
@@ -209,7 +213,7 @@ def train(
             last = step + 1 == schedule.steps
             if (step + 1) % schedule.validate_every == 0 or last:
                 with watch("validation"):
-                    metrics = processes.agreed(lambda: validate(average.model))
+                    metrics = processes.agreed(lambda: stage.validate(average.model))
                 if math.isnan(metrics[better]):
                     raise FloatingPointError(
                         f"{name}: {better} is NaN at step {step + 1}; lower the rate and start anew in an empty folder"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from offline_training.stages import processes
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Schedule, Stage, train
 from offline_training.stages.samples import Sample, device_of, mine, parts
 from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.nri import NRI
@@ -53,17 +53,7 @@ def train_nri(
         noise = torch.empty(whole, agents, agents - 1, nri.config.edge_types).exponential_()
         return nri.elbo_loss(states, starts, known, mine(noise, nri))
 
-    return train(
-        name,
-        folder,
-        nri,
-        loss,
-        validate,
-        schedule,
-        better="nll",
-        seed=seed,
-        batch=batch,
-    )
+    return train(name, folder, Stage(nri, loss, validate, better="nll"), schedule, seed=seed, batch=batch)
 
 
 @torch.no_grad()

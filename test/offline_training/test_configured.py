@@ -48,7 +48,7 @@ def test_from_config_to_weights(options, tmp_path):
         10,
         11,
     ]
-    kept = torch.load(tmp_path / "work" / "hsp_sg_3.pt")["kept"]
+    kept = torch.load(tmp_path / "work" / "hsp_sg_3.pt")["kept"][0]
     assert {name: tuple(graphs.shape) for name, graphs in kept.items()} == {
         "structure": (40, 8, 8),
         "validation": (8, 8, 8),
@@ -92,15 +92,15 @@ def test_a_short_schedule_caches_the_graphs_that_it_draws(tmp_path, monkeypatch)
     """3 steps of 8 windows of 40; the warm-up, 2 epochs of all of them, is as many steps."""
     monkeypatch.setattr(team, "FEWEST_CACHED", 10)
     seen = []
-    real = team.train_hsp_sg
-    monkeypatch.setattr(team, "train_hsp_sg", lambda *a, **k: seen.append((a[6], k["warmup_epochs"])) or real(*a, **k))
+    real = team.hsp_sg_stage
+    monkeypatch.setattr(team, "hsp_sg_stage", lambda *a, **k: seen.append((a[5], k["warmup_epochs"])) or real(*a, **k))
     config = load_config("springs", ["warm"], [*TINY, "visible_only=false", "stages.hsp_sg.epochs=0.6"])
     train_config(config, tmp_path / "work")
     assert seen == [(24, pytest.approx(2 * 40 / 24))]
-    assert torch.load(tmp_path / "work" / "hsp_sg_2.pt")["kept"]["structure"].shape == (24, 7, 7)
+    assert torch.load(tmp_path / "work" / "hsp_sg_2.pt")["kept"][0]["structure"].shape == (24, 7, 7)
 
 
-@pytest.mark.parametrize("stage", ["train_hsp_sa", "train_hsp_sg"])
+@pytest.mark.parametrize("stage", ["fit_hsp_sa", "fit_hsp_sg"])
 def test_a_killed_run_ends_as_one_that_never_was(stage, tmp_path, monkeypatch):
     """The stages before the kill are read from their checkpoints; kills inside a stage are tests of its own."""
     config = load_config("springs", ["warm"], [*TINY, "visible_only=false"])

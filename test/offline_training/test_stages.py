@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from offline_training.stages import hsp_sg as hsp_sg_stage
+from offline_training.stages import hsp_sg as hsp_sg_module
 from offline_training.stages import loop, precision
-from offline_training.stages.hsp_sa import train_hsp_sa
-from offline_training.stages.hsp_sg import StructureCache, train_hsp_sg
-from offline_training.stages.loop import Averaged, Schedule, optimisers, train, write_atomically
+from offline_training.stages.hsp_sa import hsp_sa_stage
+from offline_training.stages.hsp_sg import StructureCache, hsp_sg_stage
+from offline_training.stages.loop import Averaged, Schedule, Stage, optimisers, train, write_atomically
 from offline_training.stages.nri import evaluate_nri, train_nri
+from offline_training.stages.together import together
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, reconstruction_error
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
@@ -55,7 +56,7 @@ class Source:
     """Training samples that note what was asked for, until the run is killed at a given draw."""
 
     def __init__(self, kill_at=None):
-        self.kill_at, self.indices = kill_at, []
+        self.kill_at, self.indices, self.numbers = kill_at, [], []
 
     def states(self, index, generator):
         if generator is not None:
@@ -76,25 +77,48 @@ def run_nri(folder, model_seed, schedule, source, edges=None):
 
 def run_hsp_sa(folder, model_seed, schedule, source):
     hsp = make_hsp(model_seed)
-    metrics = train_hsp_sa("hsp_sa", folder, hsp, source.sample, DATA, schedule, visible=VISIBLE, batch=BATCH)
-    return hsp, metrics
+    stage = hsp_sa_stage(hsp, source.sample, DATA, visible=VISIBLE, batch=BATCH)
+    return hsp, train("hsp_sa", folder, stage, schedule, batch=BATCH)
 
 
 def run_partly_seen(folder, model_seed, schedule, source):
     torch.manual_seed(model_seed)
     hsp = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, AGENTS - VISIBLE, width=8, seen_frames=True))
-    metrics = train_hsp_sa("hsp_sa", folder, hsp, source.sample, DATA, schedule, visible=VISIBLE, batch=BATCH)
+    stage = hsp_sa_stage(hsp, source.sample, DATA, visible=VISIBLE, batch=BATCH)
+    metrics = train("hsp_sa", folder, stage, schedule, batch=BATCH)
     assert set(metrics) == {"mse", "mse_absent"}
     return hsp, metrics
 
 
+def run_together(folder, model_seed, schedule, source):
+    """Predictors of one and of two hidden agents in one stage; the hidden ones are where the others are on average."""
+    torch.manual_seed(model_seed)
+    stages = {}
+    for hidden in (1, 2):
+        hsp, visible, states = (
+            HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, hidden, width=8)),
+            AGENTS - hidden,
+            DATA.clone(),
+        )
+        states[:, visible:] = states[:, :visible].mean(1, keepdim=True)
+
+        def sample(generator, hidden=hidden, states=states):
+            source.sample(generator)
+            source.numbers.append(hidden)
+            return states[source.indices[-1]]
+
+        stages[hidden] = hsp_sa_stage(hsp.eval(), sample, states, visible=visible, batch=BATCH)
+    stage = together(stages)
+    return stage.model, train("hsp_sa", folder, stage, schedule, batch=BATCH)
+
+
 def run_hsp_sg(folder, model_seed, schedule, source):
     hsp = make_hsp(model_seed, guided=True)
-    metrics = train_hsp_sg(
-        "hsp_sg", folder, hsp, make_hsp(20), make_nri(21), source.states, COUNT, DATA, schedule,
+    stage = hsp_sg_stage(
+        "hsp_sg", hsp, make_hsp(20), make_nri(21), source.states, COUNT, DATA,
         visible=VISIBLE, batch=BATCH, warmup_epochs=3, refresh_epochs=2, rounds=2,
     )  # fmt: skip
-    return hsp, metrics
+    return hsp, train("hsp_sg", folder, stage, schedule, batch=BATCH)
 
 
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
@@ -107,7 +131,7 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 
 @pytest.mark.parametrize(
     ("run", "optimiser"),
-    [(run_nri, "adam"), (run_hsp_sa, "adam"), (run_hsp_sa, "muon"), (run_partly_seen, "muon")],
+    [(run_nri, "adam"), (run_hsp_sa, "adam"), (run_hsp_sa, "muon"), (run_partly_seen, "muon"), (run_together, "muon")],
 )
 def test_a_run_killed_twice_ends_as_one_that_never_was(run, optimiser, tmp_path):
     """Killed in step 7 right after a checkpoint, and in step 13 with the checkpoint of step 7."""
@@ -192,9 +216,8 @@ def train_scripted(folder, scores, **options):
         return {"score": scores[len(seen) - 1]}
 
     schedule = Schedule(len(scores), rate=1.0, warmup=0, constant=True, validate_every=1, bf16=False, **options)
-    metrics = train(
-        "toy", folder, model, lambda step, generator: (model.weight.sum(), {}), validate, schedule, better="score"
-    )
+    stage = Stage(model, lambda step, generator: (model.weight.sum(), {}), validate, better="score")
+    metrics = train("toy", folder, stage, schedule)
     return float(model.weight.detach()), seen, metrics
 
 
@@ -219,7 +242,7 @@ def test_bf16_is_taken_where_it_is_wanted_and_pays(tmp_path, monkeypatch, capsys
         return value.sum(), {}
 
     schedule = Schedule(3, validate_every=3, bf16=wanted)
-    train("toy", tmp_path, model, loss, lambda averaged: {"score": 0.0}, schedule, better="score")
+    train("toy", tmp_path, Stage(model, loss, lambda averaged: {"score": 0.0}, better="score"), schedule)
     precision.pays.cache_clear()
     assert types == [torch.bfloat16 if pays and wanted else torch.float32] * 3
     assert capsys.readouterr().out.count("bf16: not faster than float32 on this machine") == (wanted and not pays)
@@ -285,6 +308,25 @@ def test_hsp_sa_learns_what_can_be_known(tmp_path):
     assert trained == pytest.approx(metrics["mse"]) and trained < 0.7 * untrained
 
 
+def test_numbers_of_hidden_agents_learn_together(tmp_path):
+    """All weights but the seeds are one; two hidden agents get twice the steps; both learn; what chooses the best
+    validation is the geometric mean."""
+    source = Source()
+    _, early = run_together(tmp_path / "early", 1, replace(SCHEDULE, steps=5), Source())
+    both, metrics = run_together(tmp_path / "both", 1, replace(SCHEDULE, steps=300, validate_every=300), source)
+    assert len(source.numbers) == 300 and source.numbers.count(2) == pytest.approx(200, abs=30)
+    weights, others = (dict(both[hidden].named_parameters()) for hidden in (1, 2))
+    assert [name for name, weight in weights.items() if weight is not others[name]] == ["pool.seeds"]
+    assert set(metrics) == {"mse", "mse_1", "mse_2"}
+    assert metrics["mse"] == pytest.approx((metrics["mse_1"] * metrics["mse_2"]) ** 0.5)
+    assert metrics["mse_1"] < 0.75 * early["mse_1"] and metrics["mse_2"] < 0.75 * early["mse_2"]
+
+
+def test_one_number_of_hidden_agents_learns_by_itself():
+    stage = hsp_sa_stage(make_hsp(1), Source().sample, DATA, visible=VISIBLE, batch=BATCH)
+    assert together({1: stage}) is stage
+
+
 # HSP-sg and its structure cache
 
 
@@ -309,7 +351,7 @@ def spied(monkeypatch):
             notes["guides"].append(args[1])
 
     monkeypatch.setattr(StructureCache, "fill", spy)
-    monkeypatch.setattr(hsp_sg_stage, "CHUNK", 3)
+    monkeypatch.setattr(hsp_sg_module, "CHUNK", 3)
     handle = nn.modules.module.register_module_forward_pre_hook(
         lambda module, args: note(module, args) if isinstance(module, HiddenStatePredictor) else None
     )
@@ -355,14 +397,14 @@ def test_validation_has_graphs_of_its_own_which_are_refreshed_with_the_others(tm
 
     monkeypatch.setattr(StructureCache, "fill", spy)
     hsp, checks = make_hsp(1, guided=True), DATA[:3] + 0.1
-    metrics = train_hsp_sg(
-        "hsp_sg", tmp_path, hsp, make_hsp(20), make_nri(21), Source().states, COUNT, checks,
-        replace(SCHEDULE, steps=FIRST + 1, validate_every=100),
+    stage = hsp_sg_stage(
+        "hsp_sg", hsp, make_hsp(20), make_nri(21), Source().states, COUNT, checks,
         visible=VISIBLE, batch=BATCH, warmup_epochs=3, refresh_epochs=2, rounds=None,
     )  # fmt: skip
+    metrics = train("hsp_sg", tmp_path, stage, replace(SCHEDULE, steps=FIRST + 1, validate_every=100), batch=BATCH)
     sizes = [{name: len(graphs) for name, graphs in kept.items()} for kept in filled]
     assert sizes == 2 * [{"structure": COUNT, "validation": 3}]
-    assert torch.equal(torch.load(tmp_path / "hsp_sg.pt")["kept"]["validation"], filled[1]["validation"])
+    assert torch.equal(torch.load(tmp_path / "hsp_sg.pt")["kept"][0]["validation"], filled[1]["validation"])
     assert not torch.equal(filled[0]["validation"], filled[1]["validation"])
     with torch.no_grad():
         found = hsp(checks[:, :VISIBLE], filled[1]["validation"].float())
@@ -379,7 +421,6 @@ def test_slots_of_named_agents_are_not_matched(tmp_path):
         hsp = HiddenStatePredictor(HSPConfig(FRAMES, FEATURES, 2, width=8))
         schedule = replace(SCHEDULE, steps=80)
         draw = lambda generator: states[torch.randint(0, COUNT, (BATCH,), generator=generator)]  # noqa: E731
-        figures[ordered] = train_hsp_sa(
-            "hsp_sa", tmp_path / str(ordered), hsp, draw, states, schedule, visible=2, batch=BATCH, ordered=ordered
-        )["mse"]
+        stage = hsp_sa_stage(hsp, draw, states, visible=2, batch=BATCH, ordered=ordered)
+        figures[ordered] = train("hsp_sa", tmp_path / str(ordered), stage, schedule, batch=BATCH)["mse"]
     assert figures[False] < 0.02 and figures[True] == pytest.approx(0.25, abs=0.02)  # the best guess of 0 or 1 is 1/2

@@ -1,0 +1,61 @@
+"""One network for every number of hidden agents: predictors that share all weights but their seeds, and learn in one
+stage.
+
+What an agent's absence does to the others is the same whether one is gone or two, and one alone is the easier lesson:
+at equal time each number comes out better than by a network of its own (docs/results.md).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from offline_training.stages.loop import Stage
+
+
+class Together(nn.Module):
+    """Models by the number of hidden agents. All weights of one shape become those of the first; seeds, one for each
+    hidden agent, stay apart."""
+
+    def __init__(self, models: dict[int, nn.Module]):
+        super().__init__()
+        self.models = nn.ModuleDict({str(hidden): model for hidden, model in models.items()})
+        shared, *others = self.models.values()
+        for name, weight in shared.named_parameters():
+            place, _, last = name.rpartition(".")
+            for other in others:
+                if other.get_parameter(name).shape == weight.shape:
+                    setattr(other.get_submodule(place), last, weight)
+
+    def __getitem__(self, hidden: int) -> nn.Module:
+        return self.models[str(hidden)]
+
+
+def together(stages: dict[int, Stage]) -> Stage:
+    """The stage in which those of several numbers of hidden agents learn as one: each step is one of theirs, drawn in
+    proportion to the number. Of the metrics, "mse" is the geometric mean of theirs, "mse_2" that of two hidden agents.
+    A stage that is alone stays as it is."""
+    if len(stages) == 1:
+        return next(iter(stages.values()))
+    model = Together({hidden: stage.model for hidden, stage in stages.items()})
+    numbers = torch.tensor(list(stages))
+
+    def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
+        hidden = int(numbers[torch.multinomial(numbers.float(), 1, generator=generator)])
+        return stages[hidden].loss(step, generator)
+
+    def validate(averaged: nn.Module) -> dict[str, float]:
+        assert isinstance(averaged, Together)
+        each = {hidden: stage.validate(averaged[hidden]) for hidden, stage in stages.items()}
+        mse = torch.tensor([metrics["mse"] for metrics in each.values()]).log().mean().exp()
+        own = {f"{key}_{hidden}": value for hidden, metrics in each.items() for key, value in metrics.items()}
+        return {"mse": float(mse)} | own
+
+    def each_step(step: int, averaged: nn.Module) -> None:
+        assert isinstance(averaged, Together)
+        for hidden, stage in stages.items():
+            if stage.each_step is not None:
+                stage.each_step(step, averaged[hidden])
+
+    kept = [graphs for stage in stages.values() for graphs in stage.kept]
+    return Stage(model, loss, validate, better="mse", each_step=each_step, kept=kept)
