@@ -52,7 +52,7 @@ from siha_ros.replay.stated import Stated
 
 AGENTS, FEATURES = 7, 4
 CHECKS = 1000  # validation windows that deviations are measured on
-STEPS = {  # of each stage; HSP for the first number of hidden agents, the next takes a share of it
+STEPS = {  # of each stage; of HSP for one number of hidden agents, a further one adds a share
     "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500},
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }

@@ -59,7 +59,7 @@ class TeamPlan:
     hidden_counts: numbers of hidden agents, a pair of predictors for each. visible_counts: numbers of seen agents in
     whose frame NRI's samples stand. nri, hsp: hyper-parameters (``hidden`` and ``alphas`` of the latter are set here).
     visible_only: an NRI of the visible agents alone beside the other, the paper's baseline. steps: of the stages nri,
-    nri_visible, hsp_sa, hsp_sg; of the latter two for the largest number of hidden agents. cached: windows of the fixed
+    nri_visible, hsp_sa, hsp_sg; of the latter two for one number of hidden agents. cached: windows of the fixed
     set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set. schedules: of the stages, but
     for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. evidence: steps of the model that tells NRI the
     edges (:mod:`offline_training.stages.edge_evidence`), by those of NRI; 0, the paper: there is none. evidence_last:

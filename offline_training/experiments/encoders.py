@@ -21,6 +21,7 @@ from offline_training.experiments.report import bars, budget, figure, table
 from siha_ros.model.frame import with_differences
 from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import PairLinear
+from siha_ros.model.set_transformer import LayerNorm
 from siha_ros.replay.evaluate import network_answer
 
 HIDDEN = 2
@@ -91,7 +92,7 @@ class SlotAttention(nn.Module):
         super().__init__()
         self.start = nn.Parameter(torch.randn(visible, width) / math.sqrt(width))
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
-        self.norm_in, self.norm_slots, self.norm_out = (nn.LayerNorm(width) for _ in range(3))
+        self.norm_in, self.norm_slots, self.norm_out = (LayerNorm(width) for _ in range(3))
         self.cell = nn.GRUCell(width, width)
         self.feedforward = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
 

@@ -1,8 +1,8 @@
 """One network for every number of hidden agents: predictors that share all weights but their seeds, and learn in one
 stage.
 
-What an agent's absence does to the others is the same whether one is gone or two, and one alone is the easier lesson:
-at equal time each number comes out better than by a network of its own (docs/results.md).
+What an agent's absence does to the others is much the same whether one is gone or two, so that a step on one number
+helps the other, too: two hidden agents come out within 5 % of a network that had all the steps (docs/results.md).
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Together(nn.Module):
 
 def together(stages: dict[int, Stage]) -> Stage:
     """The stage in which those of several numbers of hidden agents learn as one: each step is one of theirs, drawn in
-    proportion to the number. Of the metrics, "mse" is the geometric mean of theirs, "mse_2" that of two hidden agents.
-    A stage that is alone stays as it is."""
+    proportion to the number, and goes down the logarithm of its error, since that of one agent is a tenth of that of
+    two. Of the metrics, "mse" is the geometric mean of theirs, "mse_2" that of two hidden agents. A stage that is alone
+    stays as it is."""
     if len(stages) == 1:
         return next(iter(stages.values()))
     model = Together({hidden: stage.model for hidden, stage in stages.items()})
@@ -42,7 +43,8 @@ def together(stages: dict[int, Stage]) -> Stage:
 
     def loss(step: int, generator: torch.Generator) -> tuple[Tensor, dict[str, Tensor]]:
         hidden = int(numbers[torch.multinomial(numbers.float(), 1, generator=generator)])
-        return stages[hidden].loss(step, generator)
+        value, parts = stages[hidden].loss(step, generator)
+        return value.log(), parts
 
     def validate(averaged: nn.Module) -> dict[str, float]:
         assert isinstance(averaged, Together)

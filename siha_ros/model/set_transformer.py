@@ -42,15 +42,24 @@ class MultiheadAttention(nn.Module):
         return self.out(attended.transpose(1, 2).flatten(2))
 
 
+class LayerNorm(nn.LayerNorm):
+    """In float32 where the input is narrower: on a CPU PyTorch sums the gradients of its weights in the input's type,
+    and in bfloat16 such a sum stands still after some 256 rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As PyTorch's."""
+        return super().forward(x.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
+
+
 class MAB(nn.Module):
     """``LN(H + rFF(H))`` with ``H = LN(X + Multihead(X, Y, Y))``."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.attention = MultiheadAttention(width, heads)
-        self.norm1 = nn.LayerNorm(width)
+        self.norm1 = LayerNorm(width)
         self.feedforward = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width)
+        self.norm2 = LayerNorm(width)
 
     def forward(self, x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
         """``x [B, n, width]`` attends to ``y [B, m, width]``; bias as in :class:`MultiheadAttention`."""
