@@ -457,7 +457,8 @@ def training_record(work: Path, command: str, data: str, seed: int, trials: list
 def validation_metrics(work: Path) -> dict[str, dict[str, float]]:
     """What the last validation of each stage said."""
     return {
-        name: {key: row[key] for key in ("mse", "accuracy") if key in row} for name, row in stage_rows(work).items()
+        name: {key: value for key, value in row.items() if key.startswith(("mse", "accuracy"))}
+        for name, row in stage_rows(work).items()
     }
 
 

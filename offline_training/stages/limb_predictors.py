@@ -163,7 +163,7 @@ def train_limb_hsp_sg(
     rounds: int = 3,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Train under the structure cache, as :func:`offline_training.stages.hsp_sg.train_hsp_sg` does for like agents.
+    """Train under the structure cache, as :func:`offline_training.stages.hsp_sg.hsp_sg_stage` does for like agents.
 
     The samples are not mirrored: their cached graphs would have to be.
     """
