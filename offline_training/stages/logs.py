@@ -73,17 +73,11 @@ def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
 
 
 def _logs(work: Path) -> list[Path]:
-    """Of the stages, in the order in which they run: NRI after what teaches it, HSP of many hidden agents first."""
+    """Of the stages, in the order in which they run: NRI after what teaches it, then HSP."""
 
-    def place(log: Path) -> tuple[bool, int, str, bool]:
-        hidden = log.stem.rpartition("_")[2]
-        count = int(hidden) if hidden.isdigit() else 0
-        return (
-            not log.stem.startswith("nri"),
-            -count,
-            log.stem.removesuffix("_edges"),
-            not log.stem.endswith("_edges"),
-        )
+    def place(log: Path) -> tuple[bool, str, bool]:
+        name = log.stem
+        return not name.startswith("nri"), name.removesuffix("_edges"), not name.endswith("_edges")
 
     return sorted(work.glob("*.jsonl"), key=place)
 

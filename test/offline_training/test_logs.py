@@ -41,7 +41,7 @@ def test_what_differs_is_told_by_key(tmp_path):
 
 
 def test_logs_stand_as_the_stages_run(tmp_path):
-    run = ["nri_edges", "nri", "nri_visible_edges", "nri_visible", "hsp_sa_2", "hsp_sg_2", "hsp_sa_1", "hsp_sg_1"]
+    run = ["nri_edges", "nri", "nri_visible_edges", "nri_visible", "hsp_sa_1_2", "hsp_sg_1_2"]
     for name in sorted(run):
         (tmp_path / f"{name}.jsonl").write_text('{"step": 1}\n')
     assert list(stage_rows(tmp_path)) == run

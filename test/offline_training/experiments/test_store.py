@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from offline_training.experiments.store import Store, digest
-from offline_training.stages.loop import Schedule, train
+from offline_training.stages.loop import Schedule, Stage, train
 
 
 def make() -> nn.Linear:
@@ -35,7 +35,7 @@ class Lesson:
             return (network(torch.ones(4, 2)) - 3).square().mean(), {}
 
         schedule = Schedule(12, rate=0.1, validate_every=4, checkpoint_seconds=-1, bf16=False)
-        train("lesson", folder, network, loss, lambda model: {"mse": 1.0}, schedule, better="mse", batch=4)
+        train("lesson", folder, Stage(network, loss, lambda model: {"mse": 1.0}, better="mse"), schedule, batch=4)
 
 
 def test_the_digest_is_that_of_the_content():
