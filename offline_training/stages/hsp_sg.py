@@ -95,13 +95,14 @@ def hsp_sg_stage(
     rounds: int | None = 5,
     ordered: bool = False,
 ) -> Stage:
-    """``hsp_sg`` learns from states(index, generator): states ``[B, A, T, D]`` of samples of the fixed set of
-    ``count``, with a mask where there are gaps.
+    """``hsp_sg`` learns from states(index, generator): states ``[B, A, T, D]`` of ``batch`` samples of the fixed set of
+    ``count``, whose first ``visible`` agents are seen, with a mask where there are gaps.
 
-    They are augmented when a generator is given. The structure cache is filled at the start, first refreshed after
-    ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it. Validation runs the whole refinement of
-    ``rounds`` rounds, or, with None, one pass under the graphs of a cache of its own, which is refreshed with the
-    other. ordered: slots stand for the hidden agents in their order.
+    They are augmented when a generator is given. The structure cache is filled at the start by ``hsp_sa`` and ``nri``,
+    which are trained, first refreshed after ``warmup_epochs``, then every ``refresh_epochs``; checkpoints hold it.
+    validation: states ``[n, A, T, D]``, for which the whole refinement of ``rounds`` rounds runs, or, with None, one
+    pass under the graphs of a cache of its own, which is refreshed with the other. ordered: slots stand for the hidden
+    agents in their order. name: of the stage, in what is said of the cache.
     """
     sets = {TRAINING: (lambda part: states(part, None), count)}
     if rounds is None:

@@ -122,10 +122,10 @@ class Averaged:
 class Stage:
     """A model, and how it learns.
 
-    loss(step, generator): loss, the mean over this process's share of the batch, and parts to log. validate(model):
-    metrics; ``better`` names the one that is minimised. each_step(step, averaged model): called before each step (cache
-    refreshes). kept: what each_step fills and a checkpoint must hold for a resumed run to end as if it had not been
-    killed.
+    loss(step, generator): loss, the mean over this process's share of the batch, and parts to log, which need not be
+    the same in each step. validate(model): metrics; ``better`` names the one that is minimised. each_step(step,
+    averaged model): called before each step (cache refreshes). kept: what each_step fills and a checkpoint must hold
+    for a resumed run to end as if it had not been killed.
     """
 
     model: nn.Module
@@ -179,8 +179,7 @@ def train(
         write_atomically(checkpoint, lambda path: torch.save(content, path))
 
     began, saved_at = time.monotonic() - state["seconds"], time.monotonic()
-    sums: dict[str, float] = {}
-    since = 0
+    logged: dict[str, list[float]] = {}
     watch = Stopwatch()
     precision = autocast(device, schedule.bf16)
     progress = Progress(name, folder, state["step"], schedule.steps, batch, first)
@@ -206,8 +205,7 @@ def train(
                 average.update(model, step)
                 if step % 10 == 0:
                     for key, part in {"loss": value.detach(), **parts}.items():
-                        sums[key] = sums.get(key, 0.0) + float(processes.mean(part))
-                    since += 1
+                        logged.setdefault(key, []).append(float(processes.mean(part)))
             progress.step()
             state["step"], state["seconds"] = step + 1, time.monotonic() - began
             last = step + 1 == schedule.steps
@@ -223,9 +221,9 @@ def train(
                     state["best_model"] = copy.deepcopy(average.model.state_dict())
                 row = {"stage": name, "step": step + 1, "samples": (step + 1) * batch}
                 row |= {"seconds": round(state["seconds"], 1)}
-                row |= {f"train_{key}": total / max(1, since) for key, total in sums.items()} | metrics
+                row |= {f"train_{key}": sum(values) / len(values) for key, values in logged.items()} | metrics
                 progress.row(row | watch.read(), metrics)
-                sums, since = {}, 0
+                logged = {}
             if first and (last or time.monotonic() - saved_at > schedule.checkpoint_seconds):
                 save()
                 saved_at = time.monotonic()

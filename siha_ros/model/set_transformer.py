@@ -43,11 +43,13 @@ class MultiheadAttention(nn.Module):
 
 
 class LayerNorm(nn.LayerNorm):
-    """In float32 where the input is narrower: on a CPU PyTorch sums the gradients of its weights in the input's type,
-    and in bfloat16 such a sum stands still after some 256 rows."""
+    """On a CPU in float32 where the input is narrower: PyTorch sums the gradients of its weights in the input's type
+    there, and in bfloat16 such a sum stands still after some hundreds of rows. On a GPU autocast sees to that."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """As PyTorch's."""
+        """``x [..., width]``, of whose type the result is on a CPU."""
+        if x.device.type != "cpu":
+            return super().forward(x)
         return super().forward(x.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
 
 

@@ -55,7 +55,7 @@ def mab(block, x, y, bias=None):
 
 
 def test_the_norms_learn_in_bf16_as_in_float32():
-    """On a CPU, PyTorch's own sums the gradient of its bias in bfloat16: of these 8,192 rows it gets a third."""
+    """On a CPU, PyTorch's own sums the gradient of its bias in bfloat16: of these 8,192 rows it gets a quarter."""
     rows, onward = torch.randn(8192, WIDTH), torch.randn(8192, WIDTH) + 0.5
     block = MAB(WIDTH, HEADS)
     assert isinstance(block.norm1, LayerNorm) and isinstance(block.norm2, LayerNorm)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from offline_training.stages import hsp_sg as hsp_sg_module
-from offline_training.stages import loop, precision
+from offline_training.stages import loop, precision, processes
 from offline_training.stages.hsp_sa import hsp_sa_stage
 from offline_training.stages.hsp_sg import StructureCache, hsp_sg_stage
 from offline_training.stages.loop import Averaged, Schedule, Stage, optimisers, train, write_atomically
@@ -121,6 +121,23 @@ def run_hsp_sg(folder, model_seed, schedule, source):
     return hsp, train("hsp_sg", folder, stage, schedule, batch=BATCH)
 
 
+def run_together_guided(folder, model_seed, schedule, source):
+    """HSP-sg of one and of two hidden agents in one stage, each with a structure cache of its own."""
+    stages = {}
+    for hidden in (1, 2):
+        predictors = []
+        for seed, alphas in ((model_seed, list(PAPER_ALPHAS)), (20, [])):
+            torch.manual_seed(seed)
+            config = HSPConfig(FRAMES, FEATURES, hidden, width=8, alphas=alphas)
+            predictors.append(HiddenStatePredictor(config).eval())
+        stages[hidden] = hsp_sg_stage(
+            "hsp_sg", *predictors, make_nri(21), source.states, COUNT, DATA,
+            visible=AGENTS - hidden, batch=BATCH, warmup_epochs=3, refresh_epochs=2, rounds=2,
+        )  # fmt: skip
+    stage = together(stages)
+    return stage.model, train("hsp_sg", folder, stage, schedule, batch=BATCH)
+
+
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
     mine, theirs = one.state_dict(), other.state_dict()
     return mine.keys() == theirs.keys() and all(torch.equal(mine[key], theirs[key]) for key in mine)
@@ -131,7 +148,14 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 
 @pytest.mark.parametrize(
     ("run", "optimiser"),
-    [(run_nri, "adam"), (run_hsp_sa, "adam"), (run_hsp_sa, "muon"), (run_partly_seen, "muon"), (run_together, "muon")],
+    [
+        (run_nri, "adam"),
+        (run_hsp_sa, "adam"),
+        (run_hsp_sa, "muon"),
+        (run_partly_seen, "muon"),
+        (run_together, "muon"),
+        (run_together_guided, "muon"),
+    ],
 )
 def test_a_run_killed_twice_ends_as_one_that_never_was(run, optimiser, tmp_path):
     """Killed in step 7 right after a checkpoint, and in step 13 with the checkpoint of step 7."""
@@ -317,14 +341,56 @@ def test_numbers_of_hidden_agents_learn_together(tmp_path):
     assert len(source.numbers) == 300 and source.numbers.count(2) == pytest.approx(200, abs=30)
     weights, others = (dict(both[hidden].named_parameters()) for hidden in (1, 2))
     assert [name for name, weight in weights.items() if weight is not others[name]] == ["pool.seeds"]
-    assert set(metrics) == {"mse", "mse_1", "mse_2"}
-    assert metrics["mse"] == pytest.approx((metrics["mse_1"] * metrics["mse_2"]) ** 0.5)
+    assert set(metrics) == {"mse_between", "mse_1", "mse_2"}
+    assert metrics["mse_between"] == pytest.approx((metrics["mse_1"] * metrics["mse_2"]) ** 0.5)
     assert metrics["mse_1"] < 0.75 * early["mse_1"] and metrics["mse_2"] < 0.75 * early["mse_2"]
+    row = json.loads((tmp_path / "both" / "hsp_sa.jsonl").read_text().splitlines()[-1])
+    assert row["train_mse_1"] > 0 and 0 < row["train_mse_2"] < 2  # errors, beside the mean of their logarithms
+
+
+def single(notes):
+    """A stage whose model says one number w, with the error (w - 1)^2, and that notes what it is asked."""
+    model = nn.Linear(1, 1, bias=False)
+    loss = lambda step, generator: ((model.weight - 1).square().sum(), {})  # noqa: E731
+    each_step = lambda step, averaged: notes["steps"].append(averaged)  # noqa: E731
+    validate = lambda checked: notes["checked"].append(checked) or {"mse": 0.5}  # noqa: E731
+    return Stage(model, loss, validate, better="mse", each_step=each_step)
+
+
+def test_numbers_of_hidden_agents_go_down_the_logarithm_of_their_errors():
+    """At w the gradient of log (w - 1)^2 is 2 / (w - 1)."""
+    stage = together({hidden: single({}) for hidden in (1, 2)})
+    weight = stage.model[1].weight
+    assert weight is stage.model[2].weight
+    with torch.no_grad():
+        weight.fill_(3.0)
+    for step in range(5):
+        weight.grad = None
+        value, parts = stage.loss(step, torch.Generator().manual_seed(step))
+        value.backward()
+        assert float(weight.grad) == pytest.approx(1.0)
+        assert [float(part) for part in parts.values()] == [pytest.approx(4.0)]
+
+
+def test_numbers_of_hidden_agents_are_validated_and_guided_by_their_averaged_networks():
+    notes = {hidden: {"steps": [], "checked": []} for hidden in (1, 2)}
+    stage = together({hidden: single(notes[hidden]) for hidden in (1, 2)})
+    averaged = Averaged(stage.model, 0.9).model
+    stage.each_step(0, averaged)
+    assert stage.validate(averaged) == pytest.approx({"mse_between": 0.5, "mse_1": 0.5, "mse_2": 0.5})
+    for hidden in (1, 2):
+        assert notes[hidden] == {"steps": [averaged[hidden]], "checked": [averaged[hidden]]}
 
 
 def test_one_number_of_hidden_agents_learns_by_itself():
     stage = hsp_sa_stage(make_hsp(1), Source().sample, DATA, visible=VISIBLE, batch=BATCH)
     assert together({1: stage}) is stage
+
+
+def test_numbers_of_hidden_agents_need_one_process(monkeypatch):
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    with pytest.raises(ValueError, match="2 numbers of hidden agents learn together in one process only"):
+        together({hidden: single({}) for hidden in (1, 2)})
 
 
 # HSP-sg and its structure cache
