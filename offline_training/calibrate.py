@@ -41,7 +41,9 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
         config.errors = kept | team_tables(bundle, count, seed)
         command += f" --losses {count} --seed {seed}"
     else:
-        raise ValueError(f"{source}: no validation data for the system {config.system!r}")
+        raise ValueError(
+            f"{source} is of recordings, which it does not hold: siha train measures its deviations on their test part"
+        )
     config.metrics["deviations"] = {"command": command, "revision": revision()}
     networks = {name: part for name, part in bundle.networks.items() if isinstance(part, NRI | HiddenStatePredictor)}
     save_bundle(out, config, networks, bundle.arrays)

@@ -46,7 +46,7 @@ from offline_training.team import (
 )
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
 from siha_ros.estimator import FORECAST, load_estimator
-from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
+from siha_ros.model.bundle import RECORDED, BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
@@ -58,6 +58,8 @@ LOSSES = 100  # of each number of agents, on the test part
 LOSS_RATE = 2.5  # estimates a second
 TYPICAL_CHANGE = 0.3  # rms that frame differences are scaled to, so that networks see accelerations
 BEYOND = 1.1  # of the largest distance and speed seen that a bundle takes
+DOUBTED_SPEED = 100.0  # m/s, beyond which units are asked about
+SHOWN_NAMES = 12
 SLOW = 1.5  # steps of the grid between two samples, from which a recording is slower than the others
 
 
@@ -74,14 +76,15 @@ def train_folder(
     scale: float = 1.0,
     seed: int = 0,
     width: int = 256,
+    device: str = "cpu",
     command: str = "",
     say: Callable[[str], object] = print,
 ) -> dict[str, Any] | None:
     """Train on recordings, measure on those kept apart, write the bundle ``out``; goes on from what is in ``work``.
 
     source: what the recordings are, for the bundle. dt, agents, window, hidden: as in :func:`infer`. width: of the
-    networks. command: what the bundle says it was made by. Returns the report of losses on the test part, None where
-    the recordings are too short for any.
+    networks. device: where they train. command: what the bundle says it was made by. Returns the report of losses on
+    the test part, None where the recordings are too short for any.
     """
     check_writable(out)
     recordings, odd, fastest = without_spikes(recordings)
@@ -96,7 +99,7 @@ def train_folder(
         team_windows(part, spec, units, future=spec.horizon, most=MOST_CHECKS, seed=seed)
         for part in (parts.validation, parts.test)
     )
-    for line in _inferred(recordings, spec, parts, data, validation, test):
+    for line in _inferred(recordings, spec, parts, data, validation, test, extent, min(speed, fastest)):
         say(line)
     for name, part in (("validation", validation), ("test", test)):
         if len(part) < LEAST_CHECKS:
@@ -116,7 +119,8 @@ def train_folder(
         steps=STEPS,
     )
     history = replace(validation, positions=validation.positions[:, :, : spec.window])
-    modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed)
+    modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed, device=device)
+    say("measuring its deviations")
     noise = measure_noise(modules, history)
     errors = window_errors(modules, test) | unseen_tables(modules, test, noise)
     plot_curves(work)
@@ -154,16 +158,23 @@ def _inferred(
     data: TeamWindows,
     validation: TeamWindows,
     test: TeamWindows,
+    extent: float,
+    speed: float,
 ) -> list[str]:
-    """What was inferred, for people."""
+    """What was inferred, for people. extent (m), speed (m/s): largest in the team's frame."""
     masked = 0.0 if data.known is None else 1 - float(data.known.float().mean())
-    names = sorted({len(recording.names) for recording in recordings})
+    sizes = sorted({len(recording.names) for recording in recordings})
+    names = list(dict.fromkeys(name for recording in recordings for name in recording.names))
+    more = f" and {len(names) - SHOWN_NAMES} more" * (len(names) > SHOWN_NAMES)
+    doubt = ": are positions in metres (--unit)?" * (speed > DOUBTED_SPEED)
     total = sum(float(recording.stamps[-1] - recording.stamps[0]) for recording in recordings)
     return [
-        f"{len(recordings)} recordings, {total / 60:.1f} min, of {'-'.join(map(str, names[:: max(1, len(names) - 1)]))}"
+        f"{len(recordings)} recordings, {total / 60:.1f} min, of {'-'.join(map(str, sizes[:: max(1, len(sizes) - 1)]))}"
         f" agents at {spec.rate:.3g} Hz, {spec.dims}-D",
         f"team of {spec.agents} like agents, up to {max(spec.hidden_counts)} hidden; windows of {spec.window} frames of"
         f" {spec.dt:.3g} s ({spec.window * spec.dt:.3g} s), forecast {spec.horizon * spec.dt:.3g} s",
+        f"names: {', '.join(names[:SHOWN_NAMES])}{more}",
+        f"in the team's frame up to {extent:.3g} m from its middle and {speed:.3g} m/s{doubt}",
         f"split {parts.how}",
         f"windows: {len(data)} to train on ({100 * masked:.2f} % of their states in gaps, masked),"
         f" {len(validation)} to validate, {len(test)} to test",
@@ -226,7 +237,7 @@ def _config(
     return BundleConfig(
         format=1,
         name=out.name,
-        system="recorded",
+        system=RECORDED,
         purpose=f"a team of {spec.agents} like agents, as recorded in {source}",
         count=spec.agents,
         agent_names=[],

@@ -38,6 +38,7 @@ from siha_ros.estimator import NOISY, Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
+from siha_ros.progress import shown
 from siha_ros.replay.evaluate import Task, estimator_answers, frames_of, true_states
 from siha_ros.replay.losses import (
     Run,
@@ -154,9 +155,12 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
     measured = run_losses(
         config, {"siha": estimator}, _losses(count, seed), rate=RATE, seed=seed, progress=True, total=count // 2 * 2
     )
-    unseen = team_losses(round(NEVER_SEEN * count), 2, "validation", (seed + 3) % APART)
+    away = round(NEVER_SEEN * count)
+    unseen = team_losses(away, 2, "validation", (seed + 3) % APART)
     tables = error_tables(measured)
-    tables |= never_seen_tables(config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed)
+    tables |= never_seen_tables(
+        config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed, progress=True, total=away
+    )
     noisy = max(4, round(NOISY_SHARE * count))
     # One table for both would state too little of two. One lost robot has that for both all the same: its own stated
     # too little of other runs than it was made from (docs/results.md).
@@ -168,7 +172,7 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
 def noise_errors(estimator: Estimator, losses: Callable[[], Iterator[Run]], seed: int) -> ErrorTable:
     """What each of NOISES does to states, from validation runs."""
     noisy = {}
-    for deviation in NOISES:
+    for deviation in shown(NOISES, "sizes of noise"):
         runs = with_noise(losses(), deviation, seed)
         noisy[deviation] = run_losses(estimator.bundle.config, {"siha": estimator}, runs, rate=1.0, seed=seed)
     return noise_table(noisy)

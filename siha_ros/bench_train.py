@@ -33,6 +33,7 @@ from siha_ros.tables import columns
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16}
 WARM_UP = 2  # steps
 PROFILE_ROWS = 30
+BUSY = 0.5  # load before, by the number of cores, from which times by the clock are of other work too
 SHOWN = 8  # operations of a profile that the report names
 
 
@@ -322,9 +323,12 @@ def head_line(report: dict[str, Any]) -> str:
     rates = {row["precision"]: row["matrix_gflops"] for row in report["rows"]}
     shown = ", ".join(f"{rate:.0f} GFLOP/s in {precision}" for precision, rate in rates.items())
     about = report["machine"]
+    busy = about["load_before"][0] > BUSY * about["cores"]
     return (
         f"{about['processor']}, {report['threads']} threads, device {report['device']}, torch {about['torch']}, "
         f"load {about['load_before'][0]:.1f}; matrix rate {shown}"
+        + "; the machine was busy with other work: only figures by processor time tell something"
+        * busy
     )
 
 

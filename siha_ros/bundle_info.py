@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from siha_ros.estimator import NOISY
-from siha_ros.model.bundle import BundleConfig, load_bundle
+from siha_ros.model.bundle import RECORDED, BundleConfig, load_bundle
 
 
 def describe(path: Path) -> str:
@@ -18,15 +18,22 @@ def describe(path: Path) -> str:
     sections = [
         (f"{config.name}: {config.purpose}", _rows(_purpose(config))),
         (
-            f"Ranges that training has seen (beyond them {_beyond(config)}, and the reason says so)",
+            f"Ranges that it is for (beyond them {_beyond(config)}, and the reason says so)",
             _rows(_ranges(config)),
         ),
         (f"Holds {size:.1f} MB", _rows(_modules(bundle.networks, config))),
         ("Training", _rows(_training(config))),
-        ("Errors on validation data by time since loss: 68 % half-width per axis, 95 % radius (cm)", _errors(config)),
+        (
+            f"Errors on {_measured_on(config)} by time since loss: 68 % half-width per axis, 95 % radius (cm)",
+            _errors(config),
+        ),
         ("Measured", _metrics(config.metrics)),
     ]
     return "\n\n".join("\n".join([head, *body]) for head, body in sections if body)
+
+
+def _measured_on(config: BundleConfig) -> str:
+    return "the test part of the recordings" if config.system == RECORDED else "validation data"
 
 
 def _beyond(config: BundleConfig) -> str:

@@ -26,6 +26,12 @@ EXTERNAL = {
     "view": ("siha_ros.viewer.main", "show a running node, or a bag with its outputs, in the browser"),
     "simulate": ("siha_ros.demo.simulator", "publish a simulated robot team that loses members"),
 }
+NODE_HELP = """usage: siha node [--ros-args -p NAME:=VALUE ... -r FROM:=TO ... --params-file FILE]
+
+The node, until it is stopped; its parameters and topics are in docs/node.md. `ros2 launch siha_ros siha.launch.py`
+starts it with a parameter file, the simulator or the browser view. With another team:
+
+  siha node --ros-args -p bundle:=bundles/mine -p input.topic:=/{agent}/odom"""
 
 
 class CommandError(ValueError):
@@ -36,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 2 for input that cannot be used, 130 when interrupted."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if arguments[:1] == ["node"] and arguments[1:2] in (["--help"], ["-h"]):
+            print(NODE_HELP)
+            return 0
         if arguments and arguments[0] in EXTERNAL:
             return _external(arguments[0], arguments[1:])
         options = _parser().parse_args(with_folder(with_config(arguments), ("springs_team", "body", "config", COMMAND)))
@@ -162,7 +171,7 @@ def _train_body(options: argparse.Namespace) -> None:
 
 
 def _evaluate_options(commands: Any) -> None:
-    evaluate = commands.add_parser("evaluate", help="measure a bundle on recordings it was not trained on")
+    evaluate = commands.add_parser("evaluate", help="measure the bundle of a simulated team or a body on test data")
     evaluate.add_argument(
         "--bundle", required=True, metavar="DIR", help="folder of a bundle, or the name of a shipped one"
     )

@@ -19,7 +19,11 @@ def calibrate_options(commands: Any) -> None:
         "--data", type=Path, default=None, help="of a body: folder with one .asf file and its .amc files"
     )
     command.add_argument(
-        "--losses", type=positive, default=None, metavar="N", help="of a team: losses, or windows of agents never seen"
+        "--losses",
+        type=positive,
+        default=None,
+        metavar="N",
+        help="of a team: losses (default: 140, half an hour of a core), or windows of the set fresh (default: 200)",
     )
     command.add_argument("--seed", type=seed, default=0)
     command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")

@@ -78,7 +78,10 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
 
     config = estimator.bundle.config
     if config.system != "springs":
-        raise ValueError(f"no test data for the system {config.system!r} of the bundle {config.name}")
+        raise ValueError(
+            f"{config.name} is of recordings: what their test part said is in siha bundle info; on others it is"
+            f" measured by siha replay BAG --bundle {options.bundle} --hide each --sweep (siha data bag makes bags)"
+        )
     hidden = options.hidden or config.max_hidden
     if hidden > config.count - 3:
         raise ValueError(f"--hidden {hidden}: at least 3 of {config.count} agents must be seen")

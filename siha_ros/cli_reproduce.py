@@ -78,7 +78,7 @@ def _reproduce(options: argparse.Namespace) -> None:
 
     from offline_training.experiments.cells import Options
     from offline_training.experiments.lab import Lab
-    from offline_training.experiments.queue import all_cells, scaled, work
+    from offline_training.experiments.queue import all_cells, scaled, too_short, work
     from siha_ros.estimator import choose_device
 
     if options.threads:
@@ -100,7 +100,10 @@ def _reproduce(options: argparse.Namespace) -> None:
     if minutes is not None:
         all_cells(names, lab, wanted, quiet=True)  # they tell of which kinds of training the pace is needed
         lab.measure_pace()
-    tables, failed = work(names, lab, scaled(names, lab, wanted, minutes))
+    wanted = scaled(names, lab, wanted, minutes)
+    if warning := too_short(wanted.scale):
+        print(warning, flush=True)
+    tables, failed = work(names, lab, wanted)
     for name, text in tables.items():
         print(f"\n{name}\n\n{text}")
     if failed:

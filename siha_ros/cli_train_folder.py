@@ -43,23 +43,28 @@ def folder_options(train: Any) -> argparse.ArgumentParser:
     team.add_argument("--window", type=positive, default=None, metavar="FRAMES", help="length of a window")
     team.add_argument("--agents", type=positive, default=None, metavar="N", help="size of the team")
     team.add_argument("--hidden", type=positive, default=2, metavar="N", help="most hidden at once (default: 2)")
+    folder.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="to train on (default: %(default)s)")
     folder.set_defaults(run=_run)
     return folder
 
 
 def _run(options: argparse.Namespace) -> None:
-    from offline_training.folder import train_folder
     from offline_training.recordings.recording import ReadOptions, read_recordings
-    from siha_ros.cli_evaluate import losses_table
 
-    if options.threads:
-        import torch
-
-        torch.set_num_threads(options.threads)
     path: Path = options.recordings
     names = options.names.split(",") if options.names else ()
     read = ReadOptions(options.rate, options.unit, options.time_unit, names, options.topics)
-    recordings = read_recordings(path, read)
+    recordings = read_recordings(path, read)  # what cannot be read is said before anything slow is loaded
+
+    import torch
+
+    from offline_training.folder import train_folder
+    from siha_ros.cli_evaluate import losses_table
+    from siha_ros.estimator import choose_device
+
+    choose_device(options.device)  # raises where there is none
+    if options.threads:
+        torch.set_num_threads(options.threads)
     name = path.resolve().name.split(".")[0]
     out = options.out or Path("bundles") / name
     report = train_folder(
@@ -73,6 +78,7 @@ def _run(options: argparse.Namespace) -> None:
         hidden=options.hidden,
         scale=options.scale,
         seed=options.seed,
+        device=options.device,
         command=_command(options),
     )
     if report is not None:

@@ -48,10 +48,11 @@ UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
 GIVEN_UP = 2 * EXPLAINED  # residual of such trajectories at which they are given up
-SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents that were never seen
+SIHA, HSP = "siha", "hsp"  # error tables by seconds since loss, and of agents that were never seen; of the latter
+SOLVED = "solved"  # where their trajectories explain the others
 STRAIGHT = "constant_velocity"  # error table of what the bundle was not made for, and of agents that are bridged
 FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds ahead, of agents seen and lost; with
-# _1, _2 at the end where that many are lost
+# _1, _2 at the end where that many are lost, _hsp or _solved where some were never seen
 NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation;
 # it too by the number of agents lost
 RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviations
@@ -818,7 +819,7 @@ class TeamEstimator:
             internal=memory,
             spread=spread,
         )
-        told = "solved" if "solved" in self.bundle.config.errors else HSP
+        told = SOLVED if SOLVED in self.bundle.config.errors else HSP
         tables = [
             STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
@@ -884,7 +885,7 @@ class TeamEstimator:
         estimate.covariance = width[..., None, None] ** 2 * eye
         estimate.position_95 = radius
         ahead = estimate.forecast.times - window.times[-1]
-        later = np.stack((by_number(errors, FORECAST, lost) or errors[FORECAST]).at(ahead))[:, None]
+        later = np.stack((ahead_table(errors, FORECAST, tables, lost) or errors[FORECAST]).at(ahead))[:, None]
         if noise is not None:
             steps = np.arange(1, len(ahead) + 1)
             unsure = np.sqrt(NOISE_CAUTION * noise.ahead(len(window.times), steps))
@@ -892,7 +893,7 @@ class TeamEstimator:
         if memory is not None:
             memory.foretold = kept(memory.foretold, estimate, np.broadcast_to(later[0], (len(seen), len(ahead))), seen)
         known = np.maximum(known, np.array(own)[:, None])
-        forecast = lost_ahead(by_number(errors, FORECAST_LOST, lost), ahead, known, later)
+        forecast = lost_ahead(ahead_table(errors, FORECAST_LOST, tables, lost), ahead, known, later)
         if together > 1:  # a table knows nothing of that
             forecast = np.maximum(self._grown(forecast, together), np.stack([width[:, -1:], radius[:, -1:]]))
         alone = np.where(seen & np.isfinite(alone), _missing(alone, alone, MISSED_ALONE), 1.0)
@@ -919,6 +920,13 @@ def by_number(errors: dict[str, ErrorTable], name: str, lost: int) -> ErrorTable
     does not tell numbers apart the one for all."""
     found = (errors[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in errors)
     return next(found, errors.get(name))
+
+
+def ahead_table(errors: dict[str, ErrorTable], name: str, tables: list[str], lost: int) -> ErrorTable | None:
+    """The table of forecasts of a name where the states of the agents are told by ``tables``: beside agents that were
+    never seen it is their own, where the bundle has it, of the worse kind of answer that is among them."""
+    unseen = (f"{name}_{kind}" for kind in (HSP, SOLVED) if kind in tables)
+    return next((errors[table] for table in unseen if table in errors), by_number(errors, name, lost))
 
 
 def long_lost(table: ErrorTable, unseen: ErrorTable, since: Array, spread: Array | None) -> Array:

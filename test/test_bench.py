@@ -62,6 +62,9 @@ def test_rows_hold_what_was_measured(tmp_path, monkeypatch):
     shares = [one["percent"] for one in rows[0]["operations"]]
     assert shares == sorted(shares, reverse=True) and len(shares) == bench_train.SHOWN and 0 < sum(shares) <= 100
     report = {"rows": rows[:1], "machine": machine("cpu"), "threads": 1, "device": "cpu"}
+    for load, busy in ((0.0, False), (report["machine"]["cores"], True)):
+        report["machine"]["load_before"] = [load] * 3
+        assert ("busy with other work" in bench_train.head_line(report)) == busy
     first = rows[0]["operations"][0]
     assert f"{first['operation']} " in bench_train.table(report).split("where the time of nri_7, bf16 goes")[1]
     rows[0]["reference"] = {"samples_per_second": 50.0, "peak_memory_gb": 2.0}

@@ -125,6 +125,11 @@ def test_evaluate_losses_writes_the_report(capsys, bundle, tmp_path):
     assert "siha / best baseline" in capsys.readouterr().out
 
 
+def test_the_node_tells_how_it_is_started_and_does_not_start(capsys):
+    assert main(["node", "--help"]) == 0
+    assert "--ros-args -p bundle:=" in capsys.readouterr().out
+
+
 def test_a_command_of_ros_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "siha_ros.node.main", None)
     assert "source a ROS 2" in failed(capsys, "node")

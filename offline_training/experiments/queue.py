@@ -51,6 +51,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "oracle": oracle,
     "baselines": baselines,
 }
+SHORTEST = 0.02  # of the schedules, below which NRI of Springs has not left chance
 MEASURING = 0.75  # min a cell: its data, its figures and their intervals
 ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever is not named comes last
     "table1/springs_1",
@@ -119,6 +120,13 @@ def scaled(names: Sequence[str], lab: Lab, options: Options, budget: float | Non
     measuring = MEASURING * len(cells)
     share = max(budget - measuring, budget / 10) / (minutes_of(cells) - measuring)
     return replace(options, scale=float(f"{share:.2g}"))  # two digits: the same budget is the same schedule
+
+
+def too_short(scale: float) -> str:
+    """A warning where a budget leaves so little of the schedules that figures tell nothing, else nothing."""
+    if scale >= SHORTEST:
+        return ""
+    return f"the budget leaves {scale:.2g} of the schedules: figures of so short trainings say nothing of the method"
 
 
 def work(names: Sequence[str], lab: Lab, options: Options) -> tuple[dict[str, str], list[str]]:

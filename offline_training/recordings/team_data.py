@@ -25,6 +25,7 @@ LEAST_CHECKS = 30  # windows that validation and test need
 MOST_CHECKS = 1000  # that they use, spread over all of their time
 MOST_WINDOWS = 50_000
 SHARES = (0.7, 0.15, 0.15)  # of training, validation, test
+USUAL_HIDDEN = 2  # at once; 1 in a team that is too small for it
 MOST_MISSING = 0.2  # of an agent's frames in a training window; what is missing is masked
 STILL = 1e-4  # m and m/s: less than this is no motion
 LOSS_SECONDS = (15.0, 10.0, 5.0, 3.0, 2.0, 1.0)
@@ -59,7 +60,7 @@ def infer(
     dt: float | None = None,
     agents: int | None = None,
     window: int | None = None,
-    hidden: int = 2,
+    hidden: int = USUAL_HIDDEN,
 ) -> tuple[TeamSpec, list[Grid]]:
     """What the recordings are of, and they on its grid; None is inferred. Raises RecordingError, in one line, where
     they are too few, too short or too small a team.
@@ -80,6 +81,11 @@ def infer(
         together = agents_together(grids, frames)
         team = agents or _team([len(grid.names) for grid in grids], together)
         if team >= FEWEST and int((together >= team).sum()) >= LEAST_STARTS:
+            if hidden > team - FEWEST + 1 and hidden > USUAL_HIDDEN:
+                most = team - FEWEST + 1
+                raise RecordingError(
+                    f"{hidden} hidden of a team of {team}: expected {most} or fewer, so that {FEWEST - 1} are seen"
+                )
             counts = tuple(range(1, min(hidden, team - FEWEST + 1) + 1))
             return TeamSpec(1 / interval, dt, dims.pop(), team, frames, max(1, frames // 2), counts), grids
     raise RecordingError(f"too little to train on: {_lacking(grids, dt, window or FRAME_CHOICES[-1], agents)}")

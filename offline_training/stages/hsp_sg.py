@@ -20,6 +20,7 @@ from offline_training.stages.samples import Sample, device_of, mine, parts, stat
 from siha_ros.model.hidden_state import HiddenStatePredictor, reconstruction_error
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import GUIDING_TYPE, Refinement
+from siha_ros.progress import shown
 
 CHUNK = 500
 TRAINING, VALIDATION = "structure", "validation"  # sets of the cache
@@ -68,7 +69,8 @@ class StructureCache:
         for name, (states, count) in self.sets.items():
             agents = states_of(states(slice(0, 1))).shape[1]
             graphs = torch.zeros(count, agents, agents, dtype=torch.half)
-            for begin in range(CHUNK * processes.number(), count, CHUNK * processes.count()):
+            chunks = range(CHUNK * processes.number(), count, CHUNK * processes.count())
+            for begin in shown(chunks, f"graphs of {CHUNK} samples", progress=processes.number() == 0):
                 part = slice(begin, min(begin + CHUNK, count))
                 visible = states_of(states(part))[:, : self.visible].to(device)
                 with precision:

@@ -22,11 +22,11 @@ SHOWN = 5  # options that a message names
 
 def claim(work: Path, **options: object) -> None:
     """Note in ``work/options.json`` what is trained there. Raises ValueError, in one line, where a training with other
-    options left its checkpoints: going on from those would make a bundle that says what is not so. A folder counts as
-    other than it was where the names or sizes of its files are."""
+    options has begun: going on from that would make a bundle that says what is not so. A folder counts as other than it
+    was where the names or sizes of its files are."""
     note = work / "options.json"
     mine = json.loads(json.dumps(options, default=_told))
-    if note.exists():
+    if note.exists() and any(file != note for file in work.iterdir()):
         theirs = json.loads(note.read_text())
         other = [line for key in mine for line in _apart(key, theirs.get(key), mine[key])]
         if other:

@@ -14,6 +14,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from siha_ros.progress import SILENCE
+
 WORTH_A_LINE = 10_000  # trajectories, which take some seconds
 
 
@@ -68,7 +70,8 @@ class Stopwatch:
 
 class Progress:
     """Of one stage in ``folder``; it goes on after step ``done`` of ``steps``, of ``batch`` samples each. shown: False
-    in processes that show and write nothing. On a terminal it is a bar with samples/s and the time left."""
+    in processes that show and write nothing. On a terminal it is a bar with samples/s and the time left, elsewhere a
+    line a minute."""
 
     def __init__(self, name: str, folder: Path, done: int, steps: int, batch: int, shown: bool):
         self.name, self.steps, self.batch, self.log = name, steps, batch, folder / f"{name}.jsonl"
@@ -82,12 +85,16 @@ class Progress:
             leave=False,
             disable=None if shown else True,  # None: unless it is a terminal
         )
+        self.done, self.said = done, time.monotonic()
         writer = writer_type() if shown else None
         self.board = writer and writer(str(folder / "tensorboard" / name), purge_step=done + 1)
 
     def step(self) -> None:
         """One more is done."""
+        self.done += 1
         self.bar.update(self.batch)
+        if self.shown and self.bar.disable and time.monotonic() - self.said > SILENCE:
+            self._say(self.done)
 
     def row(self, row: dict[str, Any], metrics: dict[str, float]) -> None:
         """Write and show the row of a validation: stage, step, samples, seconds and figures, metrics among them."""
@@ -102,8 +109,14 @@ class Progress:
             self.board.flush()
         shown = "  ".join(f"{key} {figure:.4g}" for key, figure in metrics.items())
         left = row["seconds"] / row["step"] * (self.steps - row["step"])
-        pace = f"{row['samples'] / max(row['seconds'], 0.05):.0f} samples/s  {left / 60:.1f} min left"
-        say(f"{self.name} {row['step']}/{self.steps}  {shown}  {pace}")
+        pace = f"{row['samples'] / max(row['seconds'], 0.05):.0f} samples/s"
+        if row["step"] < self.steps:
+            pace += f"  {left / 60:.1f} min of this stage left"
+        self._say(row["step"], f"  {shown}  {pace}")
+
+    def _say(self, step: int, text: str = "") -> None:
+        self.said = time.monotonic()
+        say(f"{self.name} {step}/{self.steps}{text}")
 
     def __enter__(self) -> Progress:
         return self

@@ -29,6 +29,7 @@ from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
 
 FORMAT = 1
+RECORDED = "recorded"  # the system of a bundle that was trained on recordings of a team
 LARGEST_FILE = 64 * 1024 * 1024
 LARGEST_YAML = 1024 * 1024
 LARGEST_SIZE = 10_000  # of any number in a module's hyper-parameters that is a count
@@ -149,11 +150,12 @@ class ModuleEntry:
 class BundleConfig:
     """The contents of ``bundle.yaml``.
 
-    name, system: what it is for ("springs", "body"). count: agents of the model. agent_names: empty for like agents.
-    limbs: named sets of agents that hide together. dims: 2 or 3. dt: s. window, horizon: frames. frame: "world", "team"
-    or "body". velocity: "measured" or "backward_difference". scale: normalisation. edge_types: K, and their names where
-    they have any. max_hidden: most agents hidden at once (like agents). hidden_sets: names of limbs trained on (named
-    agents). rounds: refinement rounds. errors: by method or limb. metrics: measured, by set and method.
+    name, system: what it is for ("springs", "body", or RECORDED). count: agents of the model. agent_names: empty for
+    like agents. limbs: named sets of agents that hide together. dims: 2 or 3. dt: s. window, horizon: frames. frame:
+    "world", "team" or "body". velocity: "measured" or "backward_difference". scale: normalisation. edge_types: K, and
+    their names where they have any. max_hidden: most agents hidden at once (like agents). hidden_sets: names of limbs
+    trained on (named agents). rounds: refinement rounds. errors: by method or limb. metrics: measured, by set and
+    method.
     """
 
     format: int

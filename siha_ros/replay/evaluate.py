@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from siha_ros.model.body_linear import LinearPath
 from siha_ros.model.bundle import Bundle, BundleConfig
@@ -25,6 +24,7 @@ from siha_ros.model.frame import Scale, team_frame
 from siha_ros.model.hidden_state import HiddenStatePredictor, align, take_slots
 from siha_ros.model.nri import NRI
 from siha_ros.model.refinement import Refined, Refinement
+from siha_ros.progress import shown
 from siha_ros.replay.bootstrap import interval
 from siha_ros.replay.metrics import edge_accuracy, label_permutation
 from siha_ros.replay.stated import Stated
@@ -261,7 +261,7 @@ def network_answer(
     device = next(nri.parameters()).device
     parts: list[tuple[Tensor, ...]] = []
     size = _chunk(task)
-    for begin in tqdm(range(0, len(task.states), size), name, disable=None if progress else True, leave=False):
+    for begin in shown(range(0, len(task.states), size), name, progress=progress):
         states = task.states[begin : begin + size]
         past = states[:, :, : task.frames].to(device)
         visible, hidden = past[:, : task.seen], past[:, task.seen :]
@@ -326,7 +326,7 @@ def estimator_answers(
     hidden_agents = np.arange(task.seen, len(recording.names))
     learned = name in LEARNED
     hidden, graphs, ahead = [], [], []
-    for number in tqdm(range(len(recording)), name, disable=None if progress else True, leave=False):
+    for number in shown(range(len(recording)), name, progress=progress):
         window = recording.window(number, task.frames, hidden_agents, task.lost_at)
         estimate = estimator.estimate(window)
         past = frames.inside(estimate.positions, estimate.velocities, slice(task.frames), number)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from tqdm import tqdm
 
 from siha_ros.demo.scoring import BODY_BINS, TEAM_BINS
-from siha_ros.estimator import FORECAST, FORECAST_LOST, lost_ahead
+from siha_ros.estimator import FORECAST, FORECAST_LOST, HSP, SOLVED, lost_ahead
 from siha_ros.model.bundle import BundleConfig, ErrorTable
+from siha_ros.progress import shown
 from siha_ros.replay.bootstrap import ratio_interval
 from siha_ros.replay.forecasts import Forecasts, coverage
 from siha_ros.replay.metrics import edge_accuracy
@@ -107,7 +107,7 @@ def run_losses(
     """
     out = Losses({name: Trace() for name in methods}, [], [], Forecasts(), [], 0, 0, 0)
     random = np.random.default_rng(seed)
-    for run in tqdm(runs, "losses", total=total, disable=None if progress else True, smoothing=0.05):
+    for run in shown(runs, "losses", total, progress=progress):
         out.lost_agents = len(run.lost)
         previous: dict[str, Estimate | None] = dict.fromkeys(methods)
         for frame in estimate_frames(config, run, rate, float(random.random())):
@@ -150,14 +150,24 @@ def live_window(config: BundleConfig, run: Run, newest: int) -> Window:
 
 
 def never_seen_tables(
-    config: BundleConfig, estimator: WindowEstimator, runs: Iterable[Run], *, rate: float, seconds: float, seed: int = 0
+    config: BundleConfig,
+    estimator: WindowEstimator,
+    runs: Iterable[Run],
+    *,
+    rate: float,
+    seconds: float,
+    seed: int = 0,
+    progress: bool = False,
+    total: int | None = None,
 ) -> dict[str, ErrorTable]:
     """Tables of agents that were never seen, from the first ``seconds`` of estimates of runs: "solved" where their
-    trajectories explained the others, "hsp" where they did not. Agents are matched to the truth in each estimate.
+    trajectories explained the others, "hsp" where they did not; and of forecasts beside them, "forecast_solved" and so
+    on. Agents are matched to the truth in each estimate.
     """
     random = np.random.default_rng(seed)
-    notes: dict[str, list[tuple[float, NDArray[np.float64]]]] = {"solved": [], "hsp": []}
-    for run in runs:
+    notes: dict[str, list[tuple[float, NDArray[np.float64]]]] = {SOLVED: [], HSP: []}
+    forecasts = {name: Forecasts() for name in notes}
+    for run in shown(runs, "never seen", total, progress=progress):
         first = (config.window - 1) * _stride(config, run)
         hidden = replace(run, lost_at=0, end=min(run.end, first + round(seconds / run.dt)))
         previous: Estimate | None = None
@@ -169,14 +179,22 @@ def never_seen_tables(
             solved = {run.names[agent] for agent in run.lost} <= getattr(previous.internal, "solved", set())
             found, truth = previous.positions[run.lost, -1], run.positions[run.lost, frame]
             places = linear_sum_assignment(np.linalg.norm(found[:, None] - truth, axis=-1))[1]
+            rows, ahead = notes[name := SOLVED if solved else HSP], forecasts[name]
+            state, who = np.full(len(run.names), -1), np.arange(len(run.names))
+            state[run.lost] = len(rows) + np.arange(len(run.lost))
+            who[run.lost] = run.lost[places]
+            ahead.note(previous, run.positions[who, frame + 1 :], run.dt, state)
             for place, agent in enumerate(run.lost):
                 spread = np.nan if previous.spread is None else float(previous.spread[agent, -1])
-                notes["solved" if solved else "hsp"].append((spread, truth[places[place]] - found[place]))
+                rows.append((spread, truth[places[place]] - found[place]))
     tables = {}
     for name, rows in notes.items():
         if len(rows) >= LEAST_ERRORS:
             spreads, errors = (np.array(column) for column in zip(*rows, strict=True))
-            tables[name] = error_table(np.full(len(rows), 0.05), errors, spread=spreads)
+            table = tables[name] = error_table(np.full(len(rows), 0.05), errors, spread=spreads)
+            known = np.stack(table.at(np.full(len(rows), 0.05), spread=spreads))
+            later = forecast_tables(forecasts[name], known)
+            tables |= {f"{kind}_{name}": table for kind, table in later.items()}
     return tables
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from siha_ros.node.messages import NewMessage, Scene
+from siha_ros.progress import shown
 from siha_ros.replay.losses import LEAD_IN
 from siha_ros.replay.stream import Stream, Summary, Withheld, only, run
 from siha_ros.replay.truth import RecordingWindow, Truth
@@ -147,7 +147,7 @@ def score_losses(
     """Run every loss; ``methods`` are compared with beside interpolation."""
     score = Score(losses=list(losses))
     lead = stream.config.window * stream.config.dt + LEAD_IN
-    for number, withheld in enumerate(tqdm(losses, "losses", disable=None if progress else True, leave=False)):
+    for number, withheld in enumerate(shown(losses, "losses", progress=progress)):
         judge = _Judge(score, number, withheld, methods, full)
         run(
             stream,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from offline_training.folder import train_folder
-from offline_training.recordings.recording import read_recordings
+from offline_training.recordings.recording import ReadOptions, read_recordings
 from offline_training.systems.springs import simulate_springs
 from siha_ros.cli import main
 from siha_ros.cli_train_folder import with_folder
@@ -40,7 +40,8 @@ def test_a_bundle_from_a_folder(tmp_path):
     report = train_folder(recordings, tmp_path / "bundle", tmp_path / "work", **arguments)
     assert "2 recordings, 5.0 min, of 4 agents at 10 Hz, 2-D" in said[0]
     assert "team of 4 like agents, up to 1 hidden; windows of 20 frames of 0.1 s (2 s), forecast 1 s" in said[1]
-    assert "split by time" in said[2] and "masked" in said[3] and " 0.00 %" not in said[3]
+    assert said[2] == "names: r0, r1, r2, r3" and " m/s" in said[3] and "--unit" not in said[3]
+    assert "split by time" in said[4] and "masked" in said[5] and " 0.00 %" not in said[5]
     assert report is not None and report["losses"] == 5 and set(report["methods"]) > {"siha", "hold"}
     estimator = load_estimator(tmp_path / "bundle", "cpu")
     config = estimator.bundle.config
@@ -90,8 +91,23 @@ def test_oddities_are_said_before_anything_is_learned(tmp_path):
         train_folder(
             read_recordings(folder), tmp_path / "bundle", tmp_path / "work", source="team", window=20, say=stop
         )
+    assert not any("--unit" in line for line in said)
     assert "run_0.csv: 1 sample taken for gaps" in said[0] and "(r0 at 50 s)" in said[0]
     assert not (tmp_path / "bundle").exists()
+
+
+def test_units_are_asked_about_where_nothing_moves_so_fast(tmp_path):
+    folder, _ = write_team(tmp_path / "team")
+    said, pixels = [], read_recordings(folder, ReadOptions(unit=300.0))
+
+    def stop(line):
+        said.append(line)
+        if "to train on" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_folder(pixels, tmp_path / "bundle", tmp_path / "work", source="team", window=20, say=stop)
+    assert sum(" m/s: are positions in metres (--unit)?" in line for line in said) == 1
 
 
 def test_a_folder_is_told_from_a_name():
@@ -109,9 +125,11 @@ def test_a_folder_is_told_from_a_name():
 
 def test_what_cannot_be_trained_on_is_one_line(tmp_path, capsys):
     folder, _ = write_team(tmp_path / "team", runs=1, frames=30)
+    longer, _ = write_team(tmp_path / "longer", runs=1, frames=400)
     for arguments, message in (
         ([folder], "siha: too little to train on: 11 windows of 20 frames of 0.1 s in which 4 or more agents"),
         ([tmp_path / "none"], "siha: "),
+        ([longer, "--hidden", "3"], "siha: 3 hidden of a team of 4: expected 1 or fewer, so that 3 are seen"),
         ([folder, "--names", "r0,r9"], "no agent r9, it has r0, r1, r2, r3"),
     ):
         assert main(["train", *map(str, arguments)]) == 2

@@ -11,7 +11,9 @@ from offline_training.stages.logs import claim, stage_rows
 
 def test_a_work_folder_belongs_to_one_training(tmp_path):
     work = tmp_path / "training" / "team"
-    claim(work, set="any", seed=0, data=tmp_path)
+    claim(work, set="other", seed=0, data=tmp_path)
+    claim(work, set="any", seed=0, data=tmp_path)  # nothing has begun: options can be mended
+    (work / "nri.pt").touch()
     claim(work, set="any", seed=0, data=tmp_path)  # the same one goes on
     with pytest.raises(ValueError, match=r"team holds a training with seed 0 \(now 1\): choose another") as fault:
         claim(work, set="any", seed=1, data=tmp_path)
@@ -24,6 +26,7 @@ def test_a_folder_of_recordings_is_known_by_its_files(tmp_path):
     data.mkdir()
     (data / "35_01.amc").write_text("one")
     claim(tmp_path / "work", data=data)
+    (tmp_path / "work" / "nri.pt").touch()
     claim(tmp_path / "work", data=data)
     (data / "35_02.amc").write_text("two")
     with pytest.raises(ValueError, match=r"data \S+/35 \(1 files, \w+\) \(now \S+/35 \(2 files, \w+\)\): choose"):
@@ -32,6 +35,7 @@ def test_a_folder_of_recordings_is_known_by_its_files(tmp_path):
 
 def test_what_differs_is_told_by_key(tmp_path):
     claim(tmp_path, stages={"nri": {"steps": 1, "rate": 2}}, seed=0)
+    (tmp_path / "nri.pt").touch()
     with pytest.raises(ValueError, match=r"a training with stages.nri.rate 2 \(now 3\): choose"):
         claim(tmp_path, stages={"nri": {"steps": 1, "rate": 3}}, seed=0)
     with pytest.raises(ValueError, match=r"stages.nri.steps 1 \(now None\), seed 0 \(now 5\) and 2 more: choose"):
@@ -59,5 +63,6 @@ def test_a_kill_while_the_options_are_noted_leaves_a_folder_that_can_be_claimed(
         with pytest.raises(KeyboardInterrupt):
             claim(tmp_path, seed=0)
     claim(tmp_path, seed=0)
+    (tmp_path / "nri.pt").touch()
     with pytest.raises(ValueError, match="seed 0"):
         claim(tmp_path, seed=1)

@@ -49,12 +49,23 @@ def test_rows_become_a_line_a_log_and_curves(tmp_path, capsys, board):
         shown.step()
         shown.row(ROW, {"mse": 0.25})
     out, error = capsys.readouterr()
-    assert out == "nri 4/16  mse 0.25  16 samples/s  0.1 min left\n" and error == ""  # no bar: not a terminal
+    assert (
+        out == "nri 4/16  mse 0.25  16 samples/s  0.1 min of this stage left\n" and error == ""
+    )  # no bar: not a terminal
     assert json.loads((tmp_path / "nri.jsonl").read_text()) == ROW
     (made,) = Board.made
     assert made.folder == str(tmp_path / "tensorboard" / "nri") and made.purge_step == 4
     expected = [("seconds", 2.0, 4), ("train_loss", 7.5, 4), ("mse", 0.25, 4), ("step_seconds", 0.1, 4), "closed"]
     assert made.scalars == expected
+
+
+def test_long_silence_is_broken_where_no_bar_is_seen(tmp_path, capsys, board, monkeypatch):
+    monkeypatch.setattr(progress, "SILENCE", -1.0)
+    with Progress("nri", tmp_path, done=3, steps=5, batch=8, shown=True) as shown:
+        shown.step()
+        shown.step()
+        shown.row(ROW | {"step": 5}, {"mse": 0.25})
+    assert capsys.readouterr().out == "nri 4/5\nnri 5/5\nnri 5/5  mse 0.25  16 samples/s\n"
 
 
 def test_a_terminal_has_a_bar_with_samples_and_time_left(tmp_path, monkeypatch, board):

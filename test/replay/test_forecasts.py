@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from siha_ros.estimator import by_number, lost_ahead
+from siha_ros.estimator import ahead_table, by_number, lost_ahead
 from siha_ros.model.bundle import ErrorTable
 from siha_ros.replay.forecasts import Forecasts, coverage
 from siha_ros.replay.losses import FORECAST, FORECAST_LOST, Losses, Trace, error_tables, forecast_tables
@@ -114,5 +115,9 @@ def test_tables_of_forecasts_tell_numbers_of_lost_agents_apart():
         assert tables[f"{FORECAST}_{number}"].radius == pytest.approx([radius] * 7)
     for lost, end in ((0, "_1"), (1, "_1"), (2, "_2"), (5, "_2")):
         assert by_number(tables, FORECAST, lost) is tables[f"{FORECAST}{end}"]
+    assert ahead_table(tables, FORECAST, ["siha", "hsp"], 2) is tables[f"{FORECAST}_2"]
+    own = tables | {f"{FORECAST}_{kind}": replace(tables[FORECAST]) for kind in ("hsp", "solved")}
+    for told, end in ((["siha", "hsp", "solved"], "_hsp"), (["siha", "solved"], "_solved"), (["siha", "siha"], "_2")):
+        assert ahead_table(own, FORECAST, told, 2) is own[f"{FORECAST}{end}"]
     old = {FORECAST: tables[FORECAST]}
     assert by_number(old, FORECAST, 2) is old[FORECAST] and by_number(old, FORECAST_LOST, 2) is None

@@ -10,7 +10,7 @@ import pytest
 from small_team import save_small_team
 
 from siha_ros.baselines import ConstantVelocity, Hold
-from siha_ros.estimator import load_estimator
+from siha_ros.estimator import FORECAST, FORECAST_LOST, load_estimator
 from siha_ros.model.bundle import load_config
 from siha_ros.replay.losses import (
     Run,
@@ -186,7 +186,10 @@ class Placed:
     def estimate(self, window, previous=None):
         assert np.isnan(window.last_seen[3:]).all() and not window.observed[3:].any()
         estimate = Hold(horizon=1).estimate(window)
-        estimate.positions[[4, 3], -1] = self.positions[[3, 4], round(window.times[-1] / DT)] + [0.1, 0.0]
+        now = round(window.times[-1] / DT)
+        estimate.positions[[4, 3], -1] = self.positions[[3, 4], now] + [0.1, 0.0]
+        estimate.forecast.positions[[4, 3], 0] = self.positions[[3, 4], now + 1] + [0.2, 0.0]
+        estimate.forecast.positions[:3, 0] = self.positions[:3, now + 1] + [0.3, 0.0]
         later = window.times[-1] > 3.0
         estimate.internal = SimpleNamespace(solved=frozenset({"r3", "r4"} if later else ()))
         estimate.spread = np.full(window.observed.shape, 0.001 if later else np.nan)
@@ -196,8 +199,12 @@ class Placed:
 def test_tables_of_agents_never_seen_hold_whoever_is_taken_for_whom(config):
     lost = replace(run(), lost=np.array([3, 4]), end=220)
     tables = never_seen_tables(config, Placed(lost.positions), [lost] * 3, rate=10.0, seconds=9.0)
-    assert sorted(tables) == ["hsp", "solved"]
-    for table in tables.values():
-        assert table.radius == pytest.approx([0.1, 0.1], abs=1e-5)
+    ahead = [f"{name}_{kind}" for name in (FORECAST, FORECAST_LOST) for kind in ("hsp", "solved")]
+    assert sorted(tables) == sorted(["hsp", "solved", *ahead])
+    for kind in ("hsp", "solved"):
+        assert tables[kind].radius == pytest.approx([0.1, 0.1], abs=1e-5)
+        assert tables[f"{FORECAST}_{kind}"].radius == pytest.approx([0.3], abs=1e-5)
+        assert tables[f"{FORECAST_LOST}_{kind}"].radius == pytest.approx([0.2], abs=1e-5)
     assert not tables["hsp"].spread and tables["solved"].spread == pytest.approx([0.001, 0.001])
-    assert list(never_seen_tables(config, Placed(lost.positions), [lost] * 3, rate=10.0, seconds=2.0)) == ["hsp"]
+    early = never_seen_tables(config, Placed(lost.positions), [lost] * 3, rate=10.0, seconds=2.0)
+    assert list(early) == ["hsp", f"{FORECAST}_hsp", f"{FORECAST_LOST}_hsp"]

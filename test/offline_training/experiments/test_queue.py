@@ -9,6 +9,7 @@ from offline_training.experiments import lab as lab_module
 from offline_training.experiments import queue
 from offline_training.experiments.cells import SHARES, Cell, Options
 from offline_training.experiments.lab import SECONDS, Lab
+from offline_training.experiments.queue import too_short
 from siha_ros.cli import main
 from siha_ros.cli_reproduce import EXPERIMENTS as NAMES
 
@@ -43,6 +44,17 @@ def test_a_budget_is_a_schedule_and_shared_models_count_once(tmp_path):
     assert half.scale == 0.5
     assert half.setting("springs", 2).scale == 0.5 * SHARES["springs"][2]
     assert queue.scaled(["table1"], lab, options, None).scale == 1.0
+
+
+def test_a_budget_that_tells_nothing_is_said(monkeypatch, capsys, tmp_path):
+    assert too_short(0.02) == ""
+    monkeypatch.setattr(Lab, "measure_pace", lambda lab: None)
+    monkeypatch.setattr("offline_training.experiments.queue.work", lambda *_: ({}, []))
+    arguments = ["reproduce", "table1", "--systems", "springs", "--hidden", "1", "--work", str(tmp_path), "--budget"]
+    assert main([*arguments, "1m"]) == 0
+    assert "figures of so short trainings say nothing of the method" in capsys.readouterr().out
+    assert main([*arguments, "1h"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
