@@ -12,10 +12,11 @@ from typing import Any
 
 from offline_training.config import STAGES, TrainConfig
 from offline_training.datasets.benchmarks import StateWindows
+from offline_training.datasets.team import TeamWindows
 from offline_training.stages import processes
 from offline_training.stages.edge_evidence import NAMED
 from offline_training.stages.logs import stage_rows
-from offline_training.team import TeamPlan, train_team
+from offline_training.team import TeamPlan, set_size, shared_scale, train_team
 
 STEPS = 4  # of each stage that are measured; the first one, which warms up, does not count
 STEPS_ON_GPU = 11  # from one step that waits for the GPU to the next (the loop reads figures every ten steps)
@@ -48,7 +49,11 @@ class Choice:
 
 
 def measure(
-    plan: TeamPlan, training: StateWindows, validation: StateWindows, device: str, compiled: bool
+    plan: TeamPlan,
+    training: StateWindows | TeamWindows,
+    validation: StateWindows | TeamWindows,
+    device: str,
+    compiled: bool,
 ) -> dict[str, Pace]:
     """The pace of each stage of a plan, from a few steps of it on a few windows."""
     steps = STEPS if device == "cpu" else STEPS_ON_GPU
@@ -78,6 +83,36 @@ def measure(
         next(stage for stage in sorted(STAGES, reverse=True) if name.startswith(stage)): pace
         for name, pace in paces.items()
     }
+
+
+def scale_within(plan: TeamPlan, pace: dict[str, Pace], seconds: float, *, windows: int, checks: int) -> float:
+    """By what the schedules of a plan are multiplied, at most 1, to take about ``seconds`` with so many windows to
+    train on and to validate on."""
+    low, high = LEAST_STEPS / max(plan.steps.values()), 1.0
+    if seconds_of(plan, pace, high, windows=windows, checks=checks) <= seconds:
+        return high
+    for _ in range(30):
+        middle = math.sqrt(low * high)
+        fits = seconds_of(plan, pace, middle, windows=windows, checks=checks) <= seconds
+        low, high = (middle, high) if fits else (low, middle)
+    return float(f"{low:.2g}")
+
+
+def seconds_of(plan: TeamPlan, pace: dict[str, Pace], scale: float, *, windows: int, checks: int) -> float:
+    """What a plan takes, with its schedules multiplied by ``scale``."""
+    total = 0.0
+    for stage, own in pace.items():
+        own_scale = shared_scale(plan, scale) if stage.startswith("hsp") else scale
+        schedule = plan.schedule(stage, own_scale)
+        total += schedule.steps * own.step
+        total += math.ceil(schedule.steps / schedule.validate_every) * min(checks, plan.checks) * own.check
+        if own.fill:
+            whole, count = set_size(plan, windows, schedule.steps)
+            warmup, period = (
+                epochs * own_scale * whole / plan.hsp_batch for epochs in (plan.warmup_epochs, plan.refresh_epochs)
+            )
+            total += (1 + _refreshes(schedule.steps, warmup, period)) * count * own.fill
+    return total
 
 
 def choose(

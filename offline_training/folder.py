@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from offline_training.budget import measure, scale_within, seconds_of
 from offline_training.datasets.team import TeamWindows
 from offline_training.recordings.jumps import without_spikes
 from offline_training.recordings.recording import Recording, RecordingError
@@ -33,7 +35,7 @@ from offline_training.recordings.team_data import (
     team_windows,
 )
 from offline_training.stages.logs import claim, plot_curves
-from offline_training.stages.loop import check_writable
+from offline_training.stages.loop import check_writable, write_atomically
 from offline_training.team import (
     TeamPlan,
     measure_noise,
@@ -74,6 +76,7 @@ def train_folder(
     window: int | None = None,
     hidden: int = 2,
     scale: float = 1.0,
+    budget: float | None = None,
     seed: int = 0,
     width: int = 256,
     device: str = "cpu",
@@ -82,9 +85,10 @@ def train_folder(
 ) -> dict[str, Any] | None:
     """Train on recordings, measure on those kept apart, write the bundle ``out``; goes on from what is in ``work``.
 
-    source: what the recordings are, for the bundle. dt, agents, window, hidden: as in :func:`infer`. width: of the
-    networks. device: where they train. command: what the bundle says it was made by. Returns the report of losses on
-    the test part, None where the recordings are too short for any.
+    source: what the recordings are, for the bundle. dt, agents, window, hidden: as in :func:`infer`. budget: seconds
+    that training the networks may take, in place of ``scale``; what a first call chose is kept in
+    ``work/budget.json``. width: of the networks. device: where they train. command: what the bundle says it was made
+    by. Returns the report of losses on the test part, None where the recordings are too short for any.
     """
     check_writable(out)
     recordings, odd, fastest = without_spikes(recordings)
@@ -107,6 +111,10 @@ def train_folder(
                 f"{source}: {len(part)} windows without gaps for {name}, expected {LEAST_CHECKS} or more:"
                 " more or longer recordings are needed, or a shorter --window"
             )
+    history = replace(validation, positions=validation.positions[:, :, : spec.window])
+    plan, note = _plan(data, spec, width), work / "budget.json"
+    if budget is not None:
+        scale = _scale_within(plan, data, history, budget, device, note, say)
     claim(
         work,
         source=source,
@@ -118,8 +126,9 @@ def train_folder(
         width=width,
         steps=STEPS,
     )
-    history = replace(validation, positions=validation.positions[:, :, : spec.window])
-    modules = train_team(_plan(data, spec, width), data, history, work, scale=scale, seed=seed, device=device)
+    if budget is not None:
+        write_atomically(note, lambda path: path.write_text(json.dumps({"seconds": budget, "scale": scale}) + "\n"))
+    modules = train_team(plan, data, history, work, scale=scale, seed=seed, device=device)
     say("measuring its deviations")
     noise = measure_noise(modules, history)
     errors = window_errors(modules, test) | unseen_tables(modules, test, noise)
@@ -149,6 +158,31 @@ def train_folder(
     }
     save(metrics)
     return result
+
+
+def _scale_within(
+    plan: TeamPlan,
+    data: TeamWindows,
+    validation: TeamWindows,
+    seconds: float,
+    device: str,
+    note: Path,
+    say: Callable[[str], object],
+) -> float:
+    """What the schedules are multiplied by to take so many seconds, by the pace measured here and now, or as the note
+    of an earlier call has it."""
+    if note.exists() and (kept := json.loads(note.read_text()))["seconds"] == seconds:
+        return float(kept["scale"])
+    say("timing a few steps of each stage, for the budget")
+    began = time.monotonic()
+    pace = measure(plan, data, validation, device, False)
+    left, sizes = seconds - (time.monotonic() - began), {"windows": len(data), "checks": len(validation)}
+    scale = scale_within(plan, pace, left, **sizes)
+    say(
+        f"--scale {scale:g}: the networks take about {seconds_of(plan, pace, scale, **sizes) / 60:.1f} min,"
+        " measuring their deviations some minutes more"
+    )
+    return scale
 
 
 def _inferred(

@@ -185,7 +185,7 @@ def train_team(
         if nri is not None and plan.steps[name]:
             fit_nri(name, plan, nri, data, validation, folder, agents=count, scale=scale, seed=seed)
     sa, sg = modules.hsp_sa, modules.hsp_sg
-    which, scale = "_".join(map(str, sa)), scale * (1 + NEXT_SHARE * (len(sa) - 1))
+    which, scale = "_".join(map(str, sa)), shared_scale(plan, scale)
     fit_hsp_sa(f"hsp_sa_{which}", plan, sa, data, validation, folder, scale=scale, seed=seed)
     if plan.warm:
         for hidden, predictor in sg.items():
@@ -194,6 +194,18 @@ def train_team(
     for network in modules.networks().values():
         network.to("cpu")
     return modules
+
+
+def shared_scale(plan: TeamPlan, scale: float) -> float:
+    """What the schedules of HSP are multiplied by, where all of them are by ``scale``."""
+    return scale * (1 + NEXT_SHARE * (len(plan.hidden_counts) - 1))
+
+
+def set_size(plan: TeamPlan, windows: int, steps: int) -> tuple[int, int]:
+    """Windows of HSP-sg's fixed set, of so many, in the whole schedule and in one of ``steps``: graphs that are never
+    drawn take time."""
+    whole = min(plan.cached, windows)
+    return whole, min(whole, max(FEWEST_CACHED, steps * plan.hsp_batch))
 
 
 def fit_nri(
@@ -277,8 +289,7 @@ def fit_hsp_sg(
     """The stage hsp_sg of predictors by how many agents, the last ones, are hidden. scale: multiplies its schedule,
     that of the cache too, whose fixed set holds no more windows than the schedule draws."""
     schedule = plan.schedule("hsp_sg", scale)
-    whole = min(plan.cached, len(data))
-    count = min(whole, max(FEWEST_CACHED, schedule.steps * plan.hsp_batch))  # graphs that are never drawn take time
+    whole, count = set_size(plan, len(data), schedule.steps)
     stages = {
         hidden: hsp_sg_stage(
             f"{name}, {hidden} hidden" if len(sg) > 1 else name,

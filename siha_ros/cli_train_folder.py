@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import factor, positive
+from siha_ros.arguments import budget, factor, positive
 
 COMMAND = "folder"
 
@@ -43,6 +43,13 @@ def folder_options(train: Any) -> argparse.ArgumentParser:
     team.add_argument("--window", type=positive, default=None, metavar="FRAMES", help="length of a window")
     team.add_argument("--agents", type=positive, default=None, metavar="N", help="size of the team")
     team.add_argument("--hidden", type=positive, default=2, metavar="N", help="most hidden at once (default: 2)")
+    folder.add_argument(
+        "--budget",
+        type=budget,
+        default=None,
+        metavar="20m",
+        help="in place of --scale: what training the networks may take, by the pace of a few steps on this machine",
+    )
     folder.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="to train on (default: %(default)s)")
     folder.set_defaults(run=_run)
     return folder
@@ -51,6 +58,8 @@ def folder_options(train: Any) -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     from offline_training.recordings.recording import ReadOptions, read_recordings
 
+    if options.budget is not None and options.scale != 1.0:
+        raise ValueError("--budget chooses the --scale: give one of them")
     path: Path = options.recordings
     names = options.names.split(",") if options.names else ()
     read = ReadOptions(options.rate, options.unit, options.time_unit, names, options.topics)
@@ -77,6 +86,7 @@ def _run(options: argparse.Namespace) -> None:
         window=options.window,
         hidden=options.hidden,
         scale=options.scale,
+        budget=options.budget,
         seed=options.seed,
         device=options.device,
         command=_command(options),
@@ -90,8 +100,10 @@ def _command(options: argparse.Namespace) -> str:
     """What was asked for that decides the bundle, as it would be typed beside the folder; ./ since a name alone may be
     that of a shipped bundle."""
     parts = ["siha", "train", f"./{options.recordings.name}"]
-    for name in ("rate", "unit", "time_unit", "names", "topics", "dt", "window", "agents", "hidden", "scale", "seed"):
+    for name in ("rate", "unit", "time_unit", "names", "topics", "dt", "window", "agents", "hidden"):
         value = getattr(options, name)
         if value is not None:
             parts += [f"--{name.replace('_', '-')}", str(value)]
+    parts += ["--scale", str(options.scale)] if options.budget is None else ["--budget", f"{options.budget:g}s"]
+    parts += ["--seed", str(options.seed)]
     return shlex.join(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -47,6 +47,13 @@ class TeamWindows:
     def features(self) -> int:
         """D, twice the dimensions of a position."""
         return 2 * self.positions.shape[3]
+
+    def first(self, count: int) -> TeamWindows:
+        """The first ``count`` of them, or all."""
+        velocities, edges, known = (
+            None if part is None else part[:count] for part in (self.velocities, self.edges, self.known)
+        )
+        return replace(self, positions=self.positions[:count], velocities=velocities, edges=edges, known=known)
 
     def states(
         self,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from offline_training.budget import Pace, scale_within, seconds_of
 from offline_training.folder import train_folder
 from offline_training.recordings.recording import ReadOptions, read_recordings
 from offline_training.systems.springs import simulate_springs
@@ -69,6 +70,39 @@ def test_a_bundle_says_what_was_asked_for(monkeypatch, tmp_path, capsys):
     options = ["--unit", repr(1 / 3), "--names", "r0,r1", "--dt", repr(1 / 15), "--hidden", "1", "--scale", "0.06"]
     assert main(["train", str(folder), *options]) == 0
     assert asked["command"] == shlex.join(["siha", "train", "./team", *options, "--seed", "0"])
+    assert main(["train", str(folder), *options[:-2], "--budget", "20m"]) == 0 and asked["budget"] == 1200
+    assert asked["command"] == shlex.join(
+        ["siha", "train", "./team", *options[:-2], "--budget", "1200s", "--seed", "0"]
+    )
+    capsys.readouterr()
+    assert main(["train", str(folder), *options, "--budget", "20m"]) == 2
+    assert capsys.readouterr().err == "siha: --budget chooses the --scale: give one of them\n"
+
+
+@pytest.mark.slow
+def test_a_budget_is_a_scale_by_the_pace_of_the_machine(tmp_path, monkeypatch):
+    """What a first call chose is kept, whatever the pace is when the training goes on."""
+    folder, _ = write_team(tmp_path / "team")
+    said, trained = [], []
+
+    def stop(plan, data, validation, work, *, scale, **_):
+        trained.append((plan, len(data), len(validation), scale))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("offline_training.folder.train_team", stop)
+    arguments = {"source": "team", "window": 20, "width": 16, "budget": 60.0, "say": said.append}
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            train_folder(read_recordings(folder), tmp_path / "bundle", tmp_path / "work", **arguments)
+    (plan, windows, checks, scale), again = trained
+    assert again[3] == scale < 1 and sum("timing a few steps" in line for line in said) == 1
+    (line,) = [line for line in said if "--scale" in line]
+    assert line.startswith(f"--scale {scale:g}: the networks take about ")
+    pace = {"nri": Pace(0.01, 1e-5), "hsp_sa": Pace(0.02, 1e-5), "hsp_sg": Pace(0.02, 1e-5, 1e-4)}
+    sizes = {"windows": windows, "checks": checks}
+    found = scale_within(plan, pace, 20.0, **sizes)
+    assert 15 < seconds_of(plan, pace, found, **sizes) <= 20.0 < seconds_of(plan, pace, 1.1 * found, **sizes)
+    assert scale_within(plan, pace, 1e9, **sizes) == 1.0
 
 
 def test_oddities_are_said_before_anything_is_learned(tmp_path):
