@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run: Callable[[argparse.Namespace], None] = options.run
         run(options)
     except KeyboardInterrupt:
-        print("siha: interrupted", file=sys.stderr)
+        again = "; the same command goes on from its checkpoints" * (arguments[:1] in (["train"], ["reproduce"]))
+        print(f"siha: interrupted{again}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0

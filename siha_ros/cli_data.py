@@ -46,7 +46,9 @@ def data_options(commands: Any) -> None:
     bag.add_argument("--rate", type=factor, default=None, metavar="HZ", help="of files that number their frames")
     bag.add_argument("--unit", type=factor, default=1.0, metavar="M", help="metres in a unit of the files (default: 1)")
     bag.add_argument("--time-unit", type=factor, default=None, metavar="S", help="seconds in a unit of their times")
-    bag.add_argument("--names", default=None, metavar="A,B", help="agents to take, of ASF trials (default: all)")
+    bag.add_argument(
+        "--names", default=None, metavar="A,B", help="agents (of ASF: trials) to take (default: all)"
+    )
     bag.set_defaults(run=_bag)
 
 
@@ -73,8 +75,8 @@ def _simulate(options: argparse.Namespace) -> None:
 def _bag(options: argparse.Namespace) -> None:
     from siha_ros.replay.record import write_tracks
 
-    options.to.mkdir(parents=True, exist_ok=True)
     for name, names, stamps, positions, skeleton in _recordings(options):
+        options.to.mkdir(parents=True, exist_ok=True)
         out = options.to / name
         count = write_tracks(out, names, stamps, positions, skeleton=skeleton, storage=options.storage)
         print(f"wrote {out}: {len(names)} agents, {stamps[-1] - stamps[0]:.1f} s, {count} messages")

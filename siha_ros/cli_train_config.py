@@ -70,6 +70,8 @@ def _run(options: argparse.Namespace) -> None:
     from offline_training.configured import no_bundle, summary, train_config
     from offline_training.stages import processes
 
+    if options.data is not None and not options.data.is_dir():
+        raise ValueError(f"--data {options.data}: no such folder")
     if options.threads:
         torch.set_num_threads(options.threads)
     names = [name for name in (options.options or "").split(",") if name]

@@ -79,7 +79,6 @@ def test_a_bundle_says_what_was_asked_for(monkeypatch, tmp_path, capsys):
     assert capsys.readouterr().err == "siha: --budget chooses the --scale: give one of them\n"
 
 
-@pytest.mark.slow
 def test_a_budget_is_a_scale_by_the_pace_of_the_machine(tmp_path, monkeypatch):
     """What a first call chose is kept, whatever the pace is when the training goes on."""
     folder, _ = write_team(tmp_path / "team")
