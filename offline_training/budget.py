@@ -16,8 +16,10 @@ from offline_training.datasets.team import TeamWindows
 from offline_training.stages import processes
 from offline_training.stages.edge_evidence import NAMED
 from offline_training.stages.logs import stage_rows
+from offline_training.stages.progress import writer_type
 from offline_training.team import TeamPlan, set_size, shared_scale, train_team
 
+NEVER = 10**9  # steps between validations: of a stage one row, at its end, that holds all of it
 STEPS = 4  # of each stage that are measured; the first one, which warms up, does not count
 STEPS_ON_GPU = 11  # from one step that waits for the GPU to the next (the loop reads figures every ten steps)
 WINDOWS, CHECKS = 1024, 256  # of the data that are measured with
@@ -61,11 +63,12 @@ def measure(
     short = replace(
         plan,
         steps=dict.fromkeys(plan.steps, steps),
-        schedules={stage: replace(schedule, validate_every=steps) for stage, schedule in plan.schedules.items()},
+        schedules={stage: replace(schedule, validate_every=NEVER) for stage, schedule in plan.schedules.items()},
         cached=len(training),
         checks=len(validation),
         warmup_epochs=1e9,
     )
+    writer_type()  # what it says is not to be lost
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
         train_team(short, training, validation, Path(folder), scale=1.0, seed=0, device=device, compiled=compiled)
         rows = processes.agreed(lambda: stage_rows(Path(folder)))
@@ -87,15 +90,18 @@ def measure(
 
 def scale_within(plan: TeamPlan, pace: dict[str, Pace], seconds: float, *, windows: int, checks: int) -> float:
     """By what the schedules of a plan are multiplied, at most 1, to take about ``seconds`` with so many windows to
-    train on and to validate on."""
+    train on and to validate on; that of the shortest where even it takes longer."""
     low, high = LEAST_STEPS / max(plan.steps.values()), 1.0
-    if seconds_of(plan, pace, high, windows=windows, checks=checks) <= seconds:
+
+    def fits(scale: float) -> bool:
+        return seconds_of(plan, pace, scale, windows=windows, checks=checks) <= MARGIN * seconds
+
+    if fits(high):
         return high
     for _ in range(30):
         middle = math.sqrt(low * high)
-        fits = seconds_of(plan, pace, middle, windows=windows, checks=checks) <= seconds
-        low, high = (middle, high) if fits else (low, middle)
-    return float(f"{low:.2g}")
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return float(f"{low:.3g}")
 
 
 def seconds_of(plan: TeamPlan, pace: dict[str, Pace], scale: float, *, windows: int, checks: int) -> float:

@@ -16,7 +16,7 @@ from offline_training.springs import CHECKS, live_tables, unseen_forecasts
 from offline_training.stages.calibration import part_tables
 from offline_training.stages.logs import revision
 from offline_training.team import motion_noise
-from siha_ros.estimator import NOISY, TeamEstimator
+from siha_ros.estimator import HSP, NOISY, SOLVED, TeamEstimator
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
 from siha_ros.model.bundle import Bundle, ErrorTable, load_bundle, save_bundle
 from siha_ros.model.hidden_state import HiddenStatePredictor
@@ -37,7 +37,9 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
     elif config.system == "springs":
         count = losses or (LOSSES if config.frame == "team" else WINDOWS)
         bundle.arrays["noise"] |= springs_motion(bundle, seed)
+        own = tuple(f"_{kind}" for kind in (HSP, SOLVED))
         kept = {name: table for name, table in config.errors.items() if not name.startswith(NOISY)}
+        kept = {name: table for name, table in kept.items() if not name.endswith(own)}  # few losses measure none
         config.errors = kept | team_tables(bundle, count, seed)
         command += f" --losses {count} --seed {seed}"
     else:

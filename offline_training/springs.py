@@ -38,7 +38,6 @@ from siha_ros.estimator import NOISY, Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
-from siha_ros.progress import shown
 from siha_ros.replay.evaluate import Task, estimator_answers, frames_of, true_states
 from siha_ros.replay.losses import (
     Run,
@@ -172,9 +171,11 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
 def noise_errors(estimator: Estimator, losses: Callable[[], Iterator[Run]], seed: int) -> ErrorTable:
     """What each of NOISES does to states, from validation runs."""
     noisy = {}
-    for deviation in shown(NOISES, "sizes of noise"):
+    for deviation in NOISES:
         runs = with_noise(losses(), deviation, seed)
-        noisy[deviation] = run_losses(estimator.bundle.config, {"siha": estimator}, runs, rate=1.0, seed=seed)
+        noisy[deviation] = run_losses(
+            estimator.bundle.config, {"siha": estimator}, runs, rate=1.0, seed=seed, progress=True
+        )
     return noise_table(noisy)
 
 

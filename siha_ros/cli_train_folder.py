@@ -104,6 +104,6 @@ def _command(options: argparse.Namespace) -> str:
         value = getattr(options, name)
         if value is not None:
             parts += [f"--{name.replace('_', '-')}", str(value)]
-    parts += ["--scale", str(options.scale)] if options.budget is None else ["--budget", f"{options.budget:g}s"]
+    parts += ["--scale", str(options.scale)] if options.budget is None else []  # that which it chooses is added
     parts += ["--seed", str(options.seed)]
     return shlex.join(parts)

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, elsewhere a line a minute. Both go to stderr, beside what is printed."""
+"""How far long work is: a bar on a terminal, elsewhere a line about once a minute. Both go to stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
-SILENCE = 60.0  # s without a line, at most
+SILENCE = 60.0  # s without a line, after which the next step says one
 Item = TypeVar("Item")
 
 

@@ -3,12 +3,13 @@ code."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -18,15 +19,20 @@ from offline_training.stages.loop import write_atomically
 from offline_training.stages.together import BETWEEN
 
 SHOWN = 5  # options that a message names
+BEGUN = (".pt", ".jsonl", ".npz")  # files that a training has left once it has begun
+_HELD: dict[Path, IO[str]] = {}  # folders that this process trains in
 
 
 def claim(work: Path, **options: object) -> None:
     """Note in ``work/options.json`` what is trained there. Raises ValueError, in one line, where a training with other
     options has begun: going on from that would make a bundle that says what is not so. A folder counts as other than it
-    was where the names or sizes of its files are."""
+    was where the names or sizes of its files are. Likewise where another process trains there now: the folder is held
+    until this one ends."""
+    work.mkdir(parents=True, exist_ok=True)
+    _hold(work)
     note = work / "options.json"
     mine = json.loads(json.dumps(options, default=_told))
-    if note.exists() and any(file != note for file in work.iterdir()):
+    if note.exists() and any(file.suffix in BEGUN for file in work.iterdir()):
         theirs = json.loads(note.read_text())
         other = [line for key in mine for line in _apart(key, theirs.get(key), mine[key])]
         if other:
@@ -35,8 +41,23 @@ def claim(work: Path, **options: object) -> None:
                 f"{work} holds a training with {', '.join(other[:SHOWN])}{more}: choose another --work, or remove it"
             )
         return
-    work.mkdir(parents=True, exist_ok=True)
+    (work / "budget.json").unlink(missing_ok=True)  # chosen for other options
     write_atomically(note, lambda path: path.write_text(json.dumps(mine) + "\n"))
+
+
+def _hold(work: Path) -> None:
+    path = (work / ".lock").resolve()
+    if path in _HELD:
+        return
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise ValueError(f"another training is running in {work}: choose another --work, or wait for it") from None
+    except OSError:  # a file system without locks
+        pass
+    _HELD[path] = file
 
 
 def _told(value: object) -> str:

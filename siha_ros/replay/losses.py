@@ -8,6 +8,7 @@ beside the baselines on the same windows. Runs come from the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -193,8 +194,9 @@ def never_seen_tables(
             spreads, errors = (np.array(column) for column in zip(*rows, strict=True))
             table = tables[name] = error_table(np.full(len(rows), 0.05), errors, spread=spreads)
             known = np.stack(table.at(np.full(len(rows), 0.05), spread=spreads))
-            later = forecast_tables(forecasts[name], known)
-            tables |= {f"{kind}_{name}": table for kind, table in later.items()}
+            with suppress(ValueError):  # too few, where runs end soon
+                later = forecast_tables(forecasts[name], known)
+                tables |= {f"{kind}_{name}": table for kind, table in later.items()}
     return tables
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from offline_training import budget, configured
-from offline_training.budget import Pace, _refreshes, choose, measure
+from offline_training.budget import Pace, _refreshes, choose, measure, seconds_of
 from offline_training.config import changed, load_config
 from offline_training.configured import load_windows, train_config
 from offline_training.stages import hsp_sg
+from offline_training.stages.logs import stage_rows
+from offline_training.team import train_team
 
 PACE = {
     "nri": Pace(step=0.5, check=0.001),
@@ -92,6 +95,24 @@ def test_pace_is_measured_on_few_steps_and_windows(monkeypatch, capsys):
     assert all(own.step > 0 and own.check > 0 for own in pace.values())
     assert pace["hsp_sg"].fill > 0 and pace["nri"].fill == 0
     assert capsys.readouterr().out == ""
+
+
+def test_the_pace_holds_the_graphs_of_all_numbers_of_hidden_agents(tmp_path):
+    """And the seconds of a plan are those of the steps that it trains."""
+    config = load_config("springs", [], TINY)
+    training, validation, _ = load_windows(config, None)
+    plan = replace(
+        config.plan(len(training), 7, 2, len(validation)),
+        hidden_counts=(1, 2),
+        steps={"nri": 40, "nri_visible": 0, "hsp_sa": 20, "hsp_sg": 30},
+    )
+    pace = measure(plan, training, validation, "cpu", False)
+    assert pace["hsp_sg"].fill > 1e-6 and pace["hsp_sg"].step > 0
+    train_team(plan, training, validation, tmp_path, scale=0.5, seed=0)
+    steps = sum(row["step"] for row in stage_rows(tmp_path).values())
+    assert steps == 20 + round(20 * 0.5 * 1.35) + round(30 * 0.5 * 1.35)
+    sizes = {"windows": len(training), "checks": len(validation)}
+    assert seconds_of(plan, dict.fromkeys(pace, Pace(1.0, 0.0)), 0.5, **sizes) == steps
 
 
 def test_the_pace_of_nri_has_that_of_what_teaches_it(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,25 @@ def test_a_work_folder_belongs_to_one_training(tmp_path):
         claim(work, set="any", seed=1, data=tmp_path)
     assert "\n" not in str(fault.value)
     claim(tmp_path / "other", set="any", seed=1, data=tmp_path)
+
+
+def test_options_that_are_mended_leave_no_budget_behind(tmp_path):
+    claim(tmp_path, seed=0)
+    (tmp_path / "budget.json").write_text("{}")
+    claim(tmp_path, seed=1)
+    assert not (tmp_path / "budget.json").exists()
+
+
+def test_a_folder_is_held_by_the_process_that_trains_there(tmp_path):
+    code = (
+        "import sys, pathlib; from offline_training.stages.logs import claim; claim(pathlib.Path(sys.argv[1]), seed=0)"
+    )
+    other = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.run(other, check=False).returncode == 0  # it has ended
+    claim(tmp_path, seed=0)
+    claim(tmp_path, seed=0)
+    refused = subprocess.run(other, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and f"another training is running in {tmp_path}" in refused.stderr
 
 
 def test_a_folder_of_recordings_is_known_by_its_files(tmp_path):
