@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,7 +69,8 @@ def measure(
         checks=len(validation),
         warmup_epochs=1e9,
     )
-    writer_type()  # what it says is not to be lost
+    if processes.number() == 0:
+        writer_type()  # says now what it has to say, not into what is not shown
     with TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
         train_team(short, training, validation, Path(folder), scale=1.0, seed=0, device=device, compiled=compiled)
         rows = processes.agreed(lambda: stage_rows(Path(folder)))
@@ -91,17 +93,11 @@ def measure(
 def scale_within(plan: TeamPlan, pace: dict[str, Pace], seconds: float, *, windows: int, checks: int) -> float:
     """By what the schedules of a plan are multiplied, at most 1, to take about ``seconds`` with so many windows to
     train on and to validate on; that of the shortest where even it takes longer."""
-    low, high = LEAST_STEPS / max(plan.steps.values()), 1.0
 
     def fits(scale: float) -> bool:
         return seconds_of(plan, pace, scale, windows=windows, checks=checks) <= MARGIN * seconds
 
-    if fits(high):
-        return high
-    for _ in range(30):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return float(f"{low:.3g}")
+    return float(f"{_largest(fits, LEAST_STEPS / max(plan.steps.values()), 1.0):.3g}")
 
 
 def seconds_of(plan: TeamPlan, pace: dict[str, Pace], scale: float, *, windows: int, checks: int) -> float:
@@ -144,17 +140,21 @@ def choose(
     def at(scale: float) -> Choice:
         return _choice(config, pace, scale, windows, training, checks, data_pace)
 
-    def fits(choice: Choice) -> bool:
-        return sum(choice.seconds.values()) <= MARGIN * seconds
+    def fits(scale: float) -> bool:
+        return sum(at(scale).seconds.values()) <= MARGIN * seconds
 
     longest = max(config.plan(windows, config.visible + config.hidden, config.hidden, checks).steps.values())
-    low, high = LEAST_STEPS / longest, most
-    if fits(at(high)):
-        return at(high)
+    return at(_largest(fits, LEAST_STEPS / longest, most))
+
+
+def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest scale from ``low`` to ``high`` that fits; ``low`` where none does."""
+    if fits(high):
+        return high
     for _ in range(40):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(at(middle)) else (low, middle)
-    return at(low)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def _choice(

@@ -37,9 +37,12 @@ def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None,
     elif config.system == "springs":
         count = losses or (LOSSES if config.frame == "team" else WINDOWS)
         bundle.arrays["noise"] |= springs_motion(bundle, seed)
-        own = tuple(f"_{kind}" for kind in (HSP, SOLVED))
-        kept = {name: table for name, table in config.errors.items() if not name.startswith(NOISY)}
-        kept = {name: table for name, table in kept.items() if not name.endswith(own)}  # few losses measure none
+        unseen = tuple(f"_{kind}" for kind in (HSP, SOLVED))  # forecasts, of which few losses measure none
+        kept = {
+            name: table
+            for name, table in config.errors.items()
+            if not (name.startswith(NOISY) or name.endswith(unseen))
+        }
         config.errors = kept | team_tables(bundle, count, seed)
         command += f" --losses {count} --seed {seed}"
     else:

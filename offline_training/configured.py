@@ -19,7 +19,7 @@ from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import check_writable, write_atomically, write_weights
-from offline_training.stages.progress import say, say_simulating, writer_type
+from offline_training.stages.progress import say, say_simulating
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
 
@@ -54,8 +54,6 @@ def train_config(
         raise ValueError(f"system {BODY} needs --data FOLDER, with one .asf file and its .amc files")
     if compiled and processes.count() > 1:
         raise ValueError("--compile: goes with one process")
-    if processes.number() == 0:
-        writer_type()  # says now what it has to say, not while the pace is measured
     out = None if no_bundle(config) else out
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
     if out:

@@ -59,7 +59,6 @@ from siha_ros.window.types import WindowEstimator
 STEPS = {"nri": 7500, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500}
 LOSSES = 100  # of each number of agents, on the test part
 NEVER_SEEN = 0.4  # of the runs of most lost, in which these are never seen instead
-UNSEEN_SECONDS = 12.0  # of each of those
 LOSS_RATE = 2.5  # estimates a second
 TYPICAL_CHANGE = 0.3  # rms that frame differences are scaled to, so that networks see accelerations
 BEYOND = 1.1  # of the largest distance and speed seen that a bundle takes
@@ -101,12 +100,13 @@ def train_folder(
     parts = split(grids, spec)
     raw = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0, missing=MOST_MISSING, seed=seed)
     units, extent, speed = measure_scale(raw, spec)
+    speed = min(speed, fastest)  # jumps are no motion that the bundle knows
     data = replace(raw, scale=units)
     validation, test = (
         team_windows(part, spec, units, future=spec.horizon, most=MOST_CHECKS, seed=seed)
         for part in (parts.validation, parts.test)
     )
-    for line in _inferred(recordings, spec, parts, data, validation, test, extent, min(speed, fastest)):
+    for line in _inferred(recordings, spec, parts, data, validation, test, extent, speed):
         say(line)
     for name, part in (("validation", validation), ("test", test)):
         if len(part) < LEAST_CHECKS:
@@ -144,7 +144,6 @@ def train_folder(
     plot_curves(work)
     trials = sorted({Path(grid.source).name for grid in parts.training})
     training = training_record(work, command or f"siha train {source}", f"{source}; {parts.how}", seed, trials)
-    speed = min(speed, fastest)  # jumps are no motion that the bundle knows
     ranges = Ranges([spec.agents, spec.agents], [1 / spec.dt, 1000.0], speed=BEYOND * speed, extent=BEYOND * extent)
 
     def save(metrics: dict[str, Any]) -> None:
@@ -314,14 +313,13 @@ def _test(
     methods |= {kind.name: kind(horizon=spec.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)}
     config, rate = estimator.bundle.config, min(LOSS_RATE, 1 / spec.dt)
     measured = run_losses(config, methods, chain(*runs), rate=rate, seed=seed, progress=True, total=sum(map(len, runs)))
-    away = runs[-1][: math.ceil(NEVER_SEEN * len(runs[-1]))]
-    unseen = never_seen_tables(
-        config, estimator, away, rate=rate, seconds=UNSEEN_SECONDS, seed=seed, progress=True, total=len(away)
-    )
     result = report(measured, config, data=f"{source}, test part", seed=seed, rate=rate)
     try:
         tables = error_tables(measured)
     except ValueError:  # too few of them for quantiles
         return None
     kept = {name: table for name, table in tables.items() if name == "siha" or name.startswith(FORECAST)}
-    return result, kept | unseen
+    away = runs[-1][: math.ceil(NEVER_SEEN * len(runs[-1]))]
+    return result, kept | never_seen_tables(
+        config, estimator, away, rate=rate, seed=seed, progress=True, total=len(away)
+    )

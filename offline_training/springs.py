@@ -157,9 +157,7 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
     away = round(NEVER_SEEN * count)
     unseen = team_losses(away, 2, "validation", (seed + 3) % APART)
     tables = error_tables(measured)
-    tables |= never_seen_tables(
-        config, estimator, unseen, rate=RATE, seconds=12.0, seed=seed, progress=True, total=away
-    )
+    tables |= never_seen_tables(config, estimator, unseen, rate=RATE, seed=seed, progress=True, total=away)
     noisy = max(4, round(NOISY_SHARE * count))
     # One table for both would state too little of two. One lost robot has that for both all the same: its own stated
     # too little of other runs than it was made from (docs/results.md).

@@ -323,12 +323,11 @@ def head_line(report: dict[str, Any]) -> str:
     rates = {row["precision"]: row["matrix_gflops"] for row in report["rows"]}
     shown = ", ".join(f"{rate:.0f} GFLOP/s in {precision}" for precision, rate in rates.items())
     about = report["machine"]
-    busy = about["load_before"][0] > BUSY * about["cores"]
+    load = about["load_before"][0]
+    busy = "; the machine was busy with other work: only figures by processor time tell something"
     return (
         f"{about['processor']}, {report['threads']} threads, device {report['device']}, torch {about['torch']}, "
-        f"load {about['load_before'][0]:.1f}; matrix rate {shown}"
-        + "; the machine was busy with other work: only figures by processor time tell something"
-        * busy
+        f"load {load:.1f}; matrix rate {shown}{busy * (load > BUSY * about['cores'])}"
     )
 
 

@@ -81,12 +81,12 @@ def infer(
         together = agents_together(grids, frames)
         team = agents or _team([len(grid.names) for grid in grids], together)
         if team >= FEWEST and int((together >= team).sum()) >= LEAST_STARTS:
-            if hidden > team - FEWEST + 1 and hidden > USUAL_HIDDEN:
-                most = team - FEWEST + 1
+            most = team - FEWEST + 1
+            if hidden > max(most, USUAL_HIDDEN):
                 raise RecordingError(
                     f"{hidden} hidden of a team of {team}: expected {most} or fewer, so that {FEWEST - 1} are seen"
                 )
-            counts = tuple(range(1, min(hidden, team - FEWEST + 1) + 1))
+            counts = tuple(range(1, min(hidden, most) + 1))
             return TeamSpec(1 / interval, dt, dims.pop(), team, frames, max(1, frames // 2), counts), grids
     raise RecordingError(f"too little to train on: {_lacking(grids, dt, window or FRAME_CHOICES[-1], agents)}")
 

@@ -27,6 +27,7 @@ from siha_ros.replay.windows import window_of
 from siha_ros.window.types import Estimate, Window, WindowEstimator
 
 LEAD_IN = 3.0  # s of estimates before a loss: what a node that has been running knows
+UNSEEN_SECONDS = 12.0  # of a run whose lost agents were never seen
 LEAST_ERRORS = 30  # that a quantile is taken of
 TABLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0)
 
@@ -156,7 +157,7 @@ def never_seen_tables(
     runs: Iterable[Run],
     *,
     rate: float,
-    seconds: float,
+    seconds: float = UNSEEN_SECONDS,
     seed: int = 0,
     progress: bool = False,
     total: int | None = None,
@@ -196,7 +197,7 @@ def never_seen_tables(
             known = np.stack(table.at(np.full(len(rows), 0.05), spread=spreads))
             with suppress(ValueError):  # too few, where runs end soon
                 later = forecast_tables(forecasts[name], known)
-                tables |= {f"{kind}_{name}": table for kind, table in later.items()}
+                tables |= {f"{kind}_{name}": ahead_of for kind, ahead_of in later.items()}
     return tables
 
 

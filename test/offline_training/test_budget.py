@@ -13,6 +13,7 @@ from offline_training.config import changed, load_config
 from offline_training.configured import load_windows, train_config
 from offline_training.stages import hsp_sg
 from offline_training.stages.logs import stage_rows
+from offline_training.stages.progress import writer_type
 from offline_training.team import train_team
 
 PACE = {
@@ -90,6 +91,8 @@ def test_pace_is_measured_on_few_steps_and_windows(monkeypatch, capsys):
         "fill",
         lambda cache, hsp: (fills.append([n for _, n in cache.sets.values()]), fill(cache, hsp)),
     )
+    writer_type()  # says that TensorBoard is not installed, if so, once
+    capsys.readouterr()
     pace = measure(config.plan(1200, 7, hidden, 30), training, validation, "cpu", False)
     assert list(pace) == ["nri", "hsp_sa", "hsp_sg"] and fills == [[1024, 30]]
     assert all(own.step > 0 and own.check > 0 for own in pace.values())

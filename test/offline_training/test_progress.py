@@ -49,9 +49,8 @@ def test_rows_become_a_line_a_log_and_curves(tmp_path, capsys, board):
         shown.step()
         shown.row(ROW, {"mse": 0.25})
     out, error = capsys.readouterr()
-    assert (
-        out == "nri 4/16  mse 0.25  16 samples/s  0.1 min of this stage left\n" and error == ""
-    )  # no bar: not a terminal
+    assert out == "nri 4/16  mse 0.25  16 samples/s  0.1 min of this stage left\n"
+    assert error == ""  # no bar: not a terminal
     assert json.loads((tmp_path / "nri.jsonl").read_text()) == ROW
     (made,) = Board.made
     assert made.folder == str(tmp_path / "tensorboard" / "nri") and made.purge_step == 4
