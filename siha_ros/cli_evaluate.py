@@ -75,6 +75,7 @@ def guess_alone(estimator: Estimator) -> WindowEstimator:
 def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tuple[dict[str, Any], str]:
     from offline_training.datasets.losses import team_losses
     from offline_training.datasets.simulated import split_seed, springs_recording
+    from offline_training.experiments.team_ridge import springs_ridge
 
     config = estimator.bundle.config
     if config.system != "springs":
@@ -88,6 +89,8 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
     kind = options.set or ("any" if config.frame == "team" else "fresh")
     seed = split_seed(options.split, options.seed)
     methods: dict[str, WindowEstimator] = {"siha": estimator, **({} if options.alone else baselines(estimator))}
+    if not options.alone and config.frame == "team":
+        methods["ridge"] = springs_ridge(config, options.noise or 0.0)
     if options.losses:
         if not options.alone:
             methods["dynamics_roll"] = DynamicsRoll(estimator.bundle)

@@ -103,6 +103,14 @@ def test_a_damaged_bundle_is_one_line(capsys, tmp_path):
     assert "nri.safetensors" in failed(capsys, "bundle", "info", folder)
 
 
+@pytest.fixture
+def few_windows(monkeypatch):
+    """A ridge regression that is fitted in a moment."""
+    monkeypatch.setattr("offline_training.experiments.team_ridge.TRAINING", 40)
+    monkeypatch.setattr("offline_training.experiments.team_ridge.VALIDATION", 10)
+
+
+@pytest.mark.usefixtures("few_windows")
 def test_evaluate_writes_the_report(capsys, bundle, tmp_path):
     file = tmp_path / "report.json"
     arguments = ["evaluate", "--bundle", bundle, "--samples", "4", "--seed", "5", "--json", str(file)]
@@ -110,17 +118,18 @@ def test_evaluate_writes_the_report(capsys, bundle, tmp_path):
     report = json.loads(file.read_text())
     assert report["schema"] == 1 and report["samples"] == 4 and report["seed"] == 3005
     assert report["hidden"] == ["robot_6", "robot_7"]
-    assert {"hsp_sa", "siha", "siha_paper", "nri_visible", "nri_complete", "hold"} <= set(report["methods"])
+    assert {"hsp_sa", "siha", "siha_paper", "nri_visible", "nri_complete", "hold", "ridge"} <= set(report["methods"])
     text = capsys.readouterr().out
     assert "matched to the truth once per window" in text and "constant_velocity" in text
 
 
+@pytest.mark.usefixtures("few_windows")
 def test_evaluate_losses_writes_the_report(capsys, bundle, tmp_path):
     file = tmp_path / "losses.json"
     assert main(["evaluate", "--bundle", bundle, "--losses", "1", "--rate", "1", "--json", str(file)]) == 0
     report = json.loads(file.read_text())
     assert report["losses"] == 1 and report["lost_agents"] == 2 and report["nonfinite"] == 0
-    assert set(report["methods"]) == {"siha", "hold", "constant_velocity", "mean_visible", "dynamics_roll"}
+    assert set(report["methods"]) == {"siha", "hold", "constant_velocity", "mean_visible", "ridge", "dynamics_roll"}
     assert set(report["methods"]["siha"]) == {"0-0.5", "0.5-1", "1-2", "2-5", "over 5", "all"}
     assert "siha / best baseline" in capsys.readouterr().out
 

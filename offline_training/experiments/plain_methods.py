@@ -151,13 +151,16 @@ class _Linear:
         return filled(windows, (x - self._mean) @ self._weights + self._bias, hidden, seen)
 
 
+@dataclass
 class RidgeRegression(_Linear):
-    """Ridge regression; the choice is a penalty of PENALTIES."""
+    """Ridge regression; the choice is one of ``penalties``."""
+
+    penalties: Sequence[float] = PENALTIES
 
     def _choices(self, x: FloatArray, y: FloatArray) -> Iterator[tuple[float, FloatArray]]:
         mean, axes, spread = principal(x)
         covariance = ((x - mean) @ axes).T @ (y - y.mean(0)) / len(x)
-        for penalty in PENALTIES:
+        for penalty in self.penalties:
             yield penalty, axes @ (covariance / (spread**2 + penalty / len(x))[:, None])
 
 
