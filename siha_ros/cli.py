@@ -20,18 +20,13 @@ from siha_ros.cli_data import data_options
 from siha_ros.cli_reproduce import reproduce_options
 from siha_ros.cli_train_config import config_options, with_config
 from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
+from siha_ros.node import HELP
 
 EXTERNAL = {
     "node": ("siha_ros.node.main", "start the node; options of ROS 2 follow: siha node --ros-args -p bundle:=body"),
     "view": ("siha_ros.viewer.main", "show a running node, or a bag with its outputs, in the browser"),
     "simulate": ("siha_ros.demo.simulator", "publish a simulated robot team that loses members"),
 }
-NODE_HELP = """usage: siha node [--ros-args -p NAME:=VALUE ... -r FROM:=TO ... --params-file FILE]
-
-The node, until it is stopped; its parameters and topics are in docs/node.md. `ros2 launch siha_ros siha.launch.py`
-starts it with a parameter file, the simulator or the browser view. With another team:
-
-  siha node --ros-args -p bundle:=bundles/mine -p input.topic:=/{agent}/odom"""
 
 
 class CommandError(ValueError):
@@ -43,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if arguments[:1] == ["node"] and arguments[1:2] in (["--help"], ["-h"]):
-            print(NODE_HELP)
+            print(HELP)
             return 0
         if arguments and arguments[0] in EXTERNAL:
             return _external(arguments[0], arguments[1:])

@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import rclpy  # noqa: E402
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor  # noqa: E402
 
+from siha_ros.node import HELP  # noqa: E402
 from siha_ros.node.siha_node import Loader, SihaNode, load  # noqa: E402
 
 SLICE = 0.02  # s over which the executor's share is looked at; it rests for no longer, while the worker keeps up
@@ -45,6 +46,9 @@ def spin(executor: SingleThreadedExecutor, behind: Callable[[], bool], stopping:
 
 def main(args: list[str] | None = None, loader: Loader = load) -> NoReturn:
     """Run the node until SIGINT, SIGTERM or a shutdown of ROS, and end the process with exit code 0."""
+    if (sys.argv[1:] if args is None else args)[:1] in (["--help"], ["-h"]):
+        print(HELP)
+        raise SystemExit(0)
     stopping = False
 
     def stop(number: int, frame: Any) -> None:

@@ -25,3 +25,9 @@ def test_parameters_need_no_ros(repository):
     code = "import sys, siha_ros.node.parameters; print('rclpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_help_of_the_executable_does_not_start_the_node(repository):
+    command = [sys.executable, "-m", "siha_ros.node", "--help"]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("usage: siha node [--ros-args")
