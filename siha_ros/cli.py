@@ -215,6 +215,13 @@ def _evaluate_options(commands: Any) -> None:
         help="with --losses: deviation, in metres on each axis, of noise that positions are seen with",
     )
     evaluate.add_argument(
+        "--faster",
+        type=factor,
+        default=None,
+        metavar="F",
+        help="with --losses of a simulated team: played F times as fast, which is on springs F squared times as stiff",
+    )
+    evaluate.add_argument(
         "--rate",
         type=factor,
         default=5.0,

@@ -33,8 +33,11 @@ def evaluate_command(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     estimator = load_estimator(options.bundle, options.device)
     config = estimator.bundle.config
     lost_at = _lost_at(options.lose, config)
+    for name in ("noise", "faster"):
+        if getattr(options, name) is not None and not options.losses:
+            raise ValueError(f"--{name} is of runs with losses: add --losses N")
     if config.identified:
-        _refuse(options, config, "set", "hidden")
+        _refuse(options, config, "set", "hidden", "faster")
         return _body(options, estimator, lost_at)
     _refuse(options, config, "data", "hide")
     return _team(options, estimator, lost_at)
@@ -94,8 +97,10 @@ def _team(options: argparse.Namespace, estimator: Estimator, lost_at: int) -> tu
     if options.losses:
         if not options.alone:
             methods["dynamics_roll"] = DynamicsRoll(estimator.bundle)
-        runs = team_losses(options.losses, hidden, options.split, options.seed)
+        faster = options.faster or 1.0
+        runs = team_losses(options.losses, hidden, options.split, options.seed, faster=faster)
         data = f"springs, 60 s runs of a connected team, {options.split}"
+        data += "" if faster == 1 else f", {faster:g} times as fast as in training"
         return _losses(options, config, methods, runs, data, seed)
     recording = springs_recording(config, kind, options.split, options.samples or TEAM_SAMPLES, options.seed)
     lost = np.arange(config.count - hidden, config.count)

@@ -71,6 +71,8 @@ def test_options_that_do_not_go_with_the_bundle(capsys, bundle, tmp_path):
     assert "--hide" in failed(capsys, "evaluate", "--bundle", bundle, "--hide", "left_arm")
     assert "whole, or a frame from 1 to 7" in failed(capsys, "evaluate", "--bundle", bundle, "--lose", "9")
     assert "at least 3 of 7" in failed(capsys, "evaluate", "--bundle", bundle, "--hidden", "5")
+    for option in ("--noise", "--faster"):
+        assert f"{option} is of runs with losses" in failed(capsys, "evaluate", "--bundle", bundle, option, "0.1")
     assert "does not exist" in failed(capsys, "evaluate", "--bundle", bundle, "--json", tmp_path / "no" / "file.json")
     assert "no such folder" in failed(capsys, "train", "body", "--data", tmp_path / "no")
 
@@ -126,8 +128,10 @@ def test_evaluate_writes_the_report(capsys, bundle, tmp_path):
 @pytest.mark.usefixtures("few_windows")
 def test_evaluate_losses_writes_the_report(capsys, bundle, tmp_path):
     file = tmp_path / "losses.json"
-    assert main(["evaluate", "--bundle", bundle, "--losses", "1", "--rate", "1", "--json", str(file)]) == 0
+    options = ["--losses", "1", "--rate", "1", "--faster", "1.2", "--json", str(file)]
+    assert main(["evaluate", "--bundle", bundle, *options]) == 0
     report = json.loads(file.read_text())
+    assert report["data"].endswith("1.2 times as fast as in training")
     assert report["losses"] == 1 and report["lost_agents"] == 2 and report["nonfinite"] == 0
     assert set(report["methods"]) == {"siha", "hold", "constant_velocity", "mean_visible", "ridge", "dynamics_roll"}
     assert set(report["methods"]["siha"]) == {"0-0.5", "0.5-1", "1-2", "2-5", "over 5", "all"}

@@ -18,8 +18,13 @@ LOSS_SECONDS = 15.0
 WARM_SECONDS = 8.0  # before the earliest loss: a window of 5 s and the lead-in
 
 
-def team_losses(count: int, lost: int, split: str, seed: int = 0, agents: int = 7) -> Iterator[Run]:
-    """``count`` losses of ``lost`` random agents for 15 s, at a random time of a 60 s run of a team of its own."""
+def team_losses(
+    count: int, lost: int, split: str, seed: int = 0, agents: int = 7, faster: float = 1.0
+) -> Iterator[Run]:
+    """``count`` losses of ``lost`` random agents for 15 s, at a random time of a 60 s run of a team of its own.
+
+    faster: how many times as fast as in training the runs are played, on springs as stiff as the square of it.
+    """
     seed = split_seed(split, seed)
     for number in range(count):
         random = np.random.default_rng([seed, number])
@@ -27,11 +32,11 @@ def team_losses(count: int, lost: int, split: str, seed: int = 0, agents: int = 
         first = round((begin - WARM_SECONDS) / STREAM_DT)
         frames = round((WARM_SECONDS + LOSS_SECONDS + 5.0) / STREAM_DT)
         team = SpringsStepper(seed, agents=agents, index=number)
-        team.step(first * STREAM_DT)
+        team.step(first * STREAM_DT * faster)
         positions = np.empty((agents, frames, 2))
         for frame in range(frames):
             positions[:, frame] = team.positions
-            team.step(STREAM_DT)
+            team.step(STREAM_DT * faster)
         yield Run(
             names=[f"robot_{agent + 1}" for agent in range(agents)],
             positions=positions,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from offline_training.datasets.benchmarks import SYSTEMS
 from offline_training.datasets.losses import team_losses
 from offline_training.datasets.simulated import split_seed, springs_windows
+from offline_training.systems.springs import BOX, SPRING
 
 
 @pytest.mark.parametrize("kind", ["fresh", "any"])
@@ -39,3 +41,15 @@ def test_no_split_takes_the_runs_of_another(seed):
         next(team_losses(1, 1, "validation", seed))
     assert split_seed("train", 999) + 1 == split_seed("validation", 0)
     assert split_seed("validation", 999) + 1 == split_seed("test", 0)
+
+
+@pytest.mark.parametrize("faster", [1.0, 1.5])
+def test_runs_played_faster_are_those_of_stiffer_springs(faster):
+    run = next(team_losses(1, 2, "validation", faster=faster))
+    assert run.edges is not None
+    change = np.diff(run.positions, 2, axis=1) / run.dt**2
+    pulls = run.edges.T.astype(float) - np.diag(run.edges.sum(0))
+    expected = faster**2 * SPRING * np.einsum("ij,jtp->itp", pulls, run.positions[:, 1:-1])
+    inside = np.abs(run.positions).max(0).max(-1)[1:-1] < BOX - 0.2  # nobody at a wall
+    assert inside.sum() > 500
+    assert np.abs(change - expected)[:, inside].max() < 0.02 * np.abs(expected).max()
