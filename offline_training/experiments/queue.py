@@ -19,6 +19,7 @@ from offline_training.experiments import (
     focus,
     oracle,
     seeds,
+    shared,
     table1,
     table2,
     unmodeled,
@@ -49,6 +50,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "count": count,
     "unmodeled": unmodeled,
     "oracle": oracle,
+    "shared": shared,
     "baselines": baselines,
 }
 SHORTEST = 0.02  # of the schedules, below which NRI of Springs has not left chance
@@ -59,6 +61,7 @@ ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever i
     "table1/springs_3",
     "oracle",
     "baselines/springs",
+    "shared",
     "table2/35",
     "focus",
     "baselines/35",

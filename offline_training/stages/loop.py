@@ -84,7 +84,8 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
 
 def write_weights(path: Path, network: nn.Module, settings: dict[str, str] | None = None) -> None:
     """``network``'s tensors as safetensors, with ``settings`` beside them; others may read the file."""
-    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    # Copies: safetensors takes no weights that networks share.
+    tensors = {name: tensor.contiguous().clone() for name, tensor in network.state_dict().items()}
     content = safetensors.torch.save(tensors, settings)
     write_atomically(path, lambda beside: beside.write_bytes(content))
 

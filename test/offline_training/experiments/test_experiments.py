@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from offline_training.config import load_config
-from offline_training.experiments import queue, table1, table2
+from offline_training.experiments import queue, shared, table1, table2
 from offline_training.experiments.lab import FRAMES, UNGUIDED, VISIBLE
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
-from siha_ros.model.hidden_state import PAPER_ALPHAS
+from siha_ros.model.hidden_state import PAPER_ALPHAS, reconstruction_error
 
 
 def run(lab, options, *names):
@@ -224,3 +224,24 @@ def test_bodies_are_trained_by_their_config():
 def test_every_experiment_is_tried_here():
     text = Path(__file__).read_text()
     assert all(f'"{name}"' in text for name in EXPERIMENTS)
+
+
+def test_one_network_for_several_numbers(tiny_lab, tiny_options):
+    text = run(tiny_lab, tiny_options, "shared")["shared"]
+    (result,) = results(tiny_lab, "shared")
+    assert [line.split(" | ")[0] for line in text.splitlines() if " of 7 | " in line] == ["| 1 of 7", "| 2 of 7"]
+    setting = tiny_options.setting("springs", 2)
+    both = shared.predictors(tiny_lab, setting, (1, 2)).network
+    assert both[1].decode is not both[2].decode
+    for own, other in zip(both[1].decode.parameters(), both[2].decode.parameters(), strict=True):
+        assert own is other  # as it was stored, and again as it was loaded
+    states = tiny_lab.task(setting).states[:, :, :FRAMES]
+    for number, found in result["numbers"].items():
+        with torch.no_grad():
+            guess = both[int(number)](states[:, : -int(number)])
+        by_hand = float(reconstruction_error(guess, states[:, -int(number) :]).mean())
+        assert found["mse"]["shared"][0] == pytest.approx(by_hand, rel=1e-4)
+        times = found["mse"]["shared"][0] / found["mse"]["own"][0]
+        assert found["times"][0] == pytest.approx(times) and found["times"][1] <= times <= found["times"][2]
+        assert found["costs"]["own"]["samples_seen"] == found["costs"]["shared"]["samples_seen"]
+    assert result["numbers"]["2"]["costs"]["own"]["model"] == tiny_lab.hsp_sa(setting).key
