@@ -373,17 +373,19 @@ def guess_errors(modules: TeamModules, states: Tensor, hidden: int) -> Tensor:
 
 
 @torch.no_grad()
-def unseen_errors(modules: TeamModules, states: Tensor, hidden: int, noise: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def unseen_errors(
+    modules: TeamModules, states: Tensor, hidden: int, noise: dict[str, Tensor], measured: bool
+) -> tuple[Tensor, Tensor]:
     """As :func:`guess_errors`, of the windows that the dynamics do not explain, and of those that they do with what
-    explains them; a kind of which there are too few to tell has all windows and the larger errors."""
+    explains them; a kind of which there are too few to tell has all windows and the larger errors.
+    measured: velocities are."""
     visible = states.shape[1] - hidden
     refinement = Refinement(modules.hsp_sa[hidden], modules.hsp_sg[hidden], modules.nri)
     farthest, errors, solved = 2 * states.abs().amax((0, 1, 2)), [], []
     for part in states.split(CHUNK // 5):
         refined = refinement(part[:, :visible])
-        found = explain(
-            refinement, part[:, :visible], refined, noise[f"guess_variance_{hidden}"], noise["step_variance"], farthest
-        )
+        variances = noise[f"guess_variance_{hidden}"], noise["step_variance"]
+        found = explain(refinement, part[:, :visible], refined, *variances, farthest, first_step=measured)
         fine = found.residual <= EXPLAINED
         guess = torch.where(fine[:, None, None, None], found.smoothed.hidden, refined.hidden)
         errors.append(take_slots(guess, align(guess, part[:, visible:])) - part[:, visible:])
@@ -437,11 +439,12 @@ def unseen_tables(
     until losses were measured). noise: of :func:`measure_noise`."""
     hidden, dims = max(modules.hsp_sa), validation.features // 2
     states = validation.states(slice(None), validation.agents - hidden)[:count, :, : validation.history]
+    measured = validation.velocity == "measured"
     hsp, solved = (
         error_table(np.full(len(error), 0.05), error.numpy())
         for error in (
             (kind[:, :, -1, :dims] * validation.scale.position).flatten(0, 1)
-            for kind in unseen_errors(modules, states, hidden, noise)
+            for kind in unseen_errors(modules, states, hidden, noise, measured)
         )
     )
     return {"siha": hsp, "hsp": hsp, "solved": solved}
