@@ -37,6 +37,7 @@ from offline_training.recordings.team_data import (
 )
 from offline_training.stages.logs import claim, plot_curves
 from offline_training.stages.loop import check_writable, write_atomically
+from offline_training.stages.mixing import measure_mix
 from offline_training.team import (
     TeamPlan,
     measure_noise,
@@ -52,6 +53,7 @@ from siha_ros.estimator import FORECAST, load_estimator
 from siha_ros.model.bundle import RECORDED, BundleConfig, ErrorTable, Ranges, Training
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HSPConfig
+from siha_ros.model.mix import Mix, shares
 from siha_ros.model.nri import NRIConfig
 from siha_ros.replay.losses import error_tables, never_seen_tables, report, run_losses
 from siha_ros.window.types import WindowEstimator
@@ -146,12 +148,20 @@ def train_folder(
     training = training_record(work, command or f"siha train {source}", f"{source}; {parts.how}", seed, trials)
     ranges = Ranges([spec.agents, spec.agents], [1 / spec.dt, 1000.0], speed=BEYOND * speed, extent=BEYOND * extent)
 
+    mixes: dict[str, Mix] = {}
+
     def save(metrics: dict[str, Any]) -> None:
-        save_team(out, _config(out, source, spec, units, ranges, errors, training, metrics), modules, noise)
+        config = _config(out, source, spec, units, ranges, errors, training, metrics)
+        save_team(out, config, modules, noise, {name: mix.tensor() for name, mix in mixes.items()})
 
     metrics: dict[str, Any] = {"validation": validation_metrics(work)}
     save(metrics)
-    measured = _test(out, parts, spec, source, count=max(5, round(LOSSES * min(scale, 1.0))), seed=seed)
+    count = max(5, round(LOSSES * min(scale, 1.0)))
+    mixes |= _mixes(out, parts, spec, count=count, seed=seed)
+    for whose, text in shares(mixes):
+        say(f"share of the networks beside a last motion, on validation losses, {whose}: {text}")
+    save(metrics)
+    measured = _test(out, parts, spec, source, count=count, seed=seed)
     if measured is None:
         say("the test part is too short for losses in long runs: errors are those of single windows")
         return None
@@ -297,6 +307,17 @@ def _config(
         errors=dict(errors),
         training=training,
         metrics=json.loads(json.dumps(metrics)),
+    )
+
+
+def _mixes(out: Path, parts: Split, spec: TeamSpec, *, count: int, seed: int) -> dict[str, Mix]:
+    """By losses in the validation part, how far the bundle's networks are to be followed beside a last motion; nothing
+    where the part is too short for losses."""
+    runs = [losses(parts.validation, spec, lost, count, seed) for lost in spec.hidden_counts]
+    estimator = load_estimator(out, "cpu")
+    rate, total = min(LOSS_RATE, 1 / spec.dt), sum(map(len, runs))
+    return measure_mix(
+        estimator.bundle.config, estimator, chain(*runs), rate=rate, seed=seed, progress=True, total=total
     )
 
 

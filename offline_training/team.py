@@ -30,10 +30,12 @@ from siha_ros.model.denoise import usual_roughness
 from siha_ros.model.edges import matrix_to_incoming
 from siha_ros.model.explain import EXPLAINED, explain
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
+from siha_ros.model.mix import MIX
 from siha_ros.model.nri import NRI, NRIConfig
 from siha_ros.model.refinement import Refinement
 from siha_ros.model.team_linear import TeamLinear
 from siha_ros.model.total import measure_total
+from siha_ros.progress import shown
 from siha_ros.replay.losses import error_table
 
 Windows: TypeAlias = TeamWindows | StateWindows
@@ -382,7 +384,7 @@ def unseen_errors(
     visible = states.shape[1] - hidden
     refinement = Refinement(modules.hsp_sa[hidden], modules.hsp_sg[hidden], modules.nri)
     farthest, errors, solved = 2 * states.abs().amax((0, 1, 2)), [], []
-    for part in states.split(CHUNK // 5):
+    for part in shown(states.split(CHUNK // 5), f"never seen, {CHUNK // 5} windows each"):
         refined = refinement(part[:, :visible])
         variances = noise[f"guess_variance_{hidden}"], noise["step_variance"]
         found = explain(refinement, part[:, :visible], refined, *variances, farthest, first_step=measured)
@@ -476,6 +478,12 @@ def validation_metrics(work: Path) -> dict[str, dict[str, float]]:
     }
 
 
-def save_team(path: Path, config: BundleConfig, modules: TeamModules, noise: dict[str, Tensor]) -> None:
-    """Write the bundle of a team."""
-    save_bundle(path, config, modules.networks(), {"noise": noise})
+def save_team(
+    path: Path,
+    config: BundleConfig,
+    modules: TeamModules,
+    noise: dict[str, Tensor],
+    mix: dict[str, Tensor] | None = None,
+) -> None:
+    """Write the bundle of a team. mix: of :mod:`siha_ros.model.mix`."""
+    save_bundle(path, config, modules.networks(), {"noise": noise} | ({MIX: mix} if mix else {}))

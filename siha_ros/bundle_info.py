@@ -8,6 +8,7 @@ from typing import Any
 
 from siha_ros.estimator import NOISY
 from siha_ros.model.bundle import RECORDED, BundleConfig, load_bundle
+from siha_ros.model.mix import MIX, Mix, shares
 
 
 def describe(path: Path) -> str:
@@ -26,6 +27,10 @@ def describe(path: Path) -> str:
         (
             f"Errors on {_measured_on(config)} by time since loss: 68 % half-width per axis, 95 % radius (cm)",
             _errors(config),
+        ),
+        (
+            "Share of the networks in what it says; the rest is an agent's last motion",
+            _rows(shares({name: Mix.from_tensor(tensor) for name, tensor in bundle.arrays.get(MIX, {}).items()})),
         ),
         ("Measured", _metrics(config.metrics)),
     ]

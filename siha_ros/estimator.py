@@ -29,6 +29,7 @@ from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_od
 from siha_ros.model.explain import EXPLAINED, explain, step_residual
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
+from siha_ros.model.mix import AHEAD, LOST, MIX, OWN, Mix, mixed
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
 from siha_ros.model.team_linear import TeamLinear
@@ -44,6 +45,7 @@ Array = NDArray[np.float64]
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
 OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
+MOSTLY_MOTION = "mostly its last motion: on recordings kept apart what the others do told less"
 UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
@@ -225,6 +227,7 @@ class TeamEstimator:
             for count, refinement in self.refinements.items()
         }
         self.fallback = ConstantVelocity(horizon=config.horizon)
+        self.mix = {name: Mix.from_tensor(tensor) for name, tensor in bundle.arrays.get(MIX, {}).items()}
 
     def warm_up(self) -> None:
         """Complete made-up windows: each number of hidden agents, absent and lost half-way."""
@@ -780,9 +783,6 @@ class TeamEstimator:
             else 1 + (memory.missed - 1) * float(np.exp((memory.time - window.times[-1]) / HELD)),
         )
         past = past[back]
-        positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
-        agents, steps = len(order), len(future_steps)
-        velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
         never = ~(np.isfinite(window.last_seen) | window.observed.any(1))
         reason = [
             "never seen: which agent is where is a guess"
@@ -792,8 +792,17 @@ class TeamEstimator:
             else f"extrapolated: {UNEXPLAINED}"
             if not done.explained and agent in missing
             else ""
-            for agent in range(agents)
+            for agent in range(len(order))
         ]
+        told = SOLVED if SOLVED in self.bundle.config.errors else HSP
+        tables = [
+            STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
+            for name, why in zip(window.names, reason, strict=True)
+        ]
+        past, future, own = self._mixed(window, np.array(tables) == SIHA, past, future)
+        positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
+        agents, steps = len(order), len(future_steps)
+        velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
         spread = np.full((agents, len(past_steps)), np.nan)
         spread[missing] = done.spread
         estimate = Estimate(
@@ -815,21 +824,39 @@ class TeamEstimator:
             rounds=done.rounds,
             change=done.change,
             ms=0.0,
-            reason=reason,
+            reason=[why or (MOSTLY_MOTION if share < 0.5 else "") for why, share in zip(reason, own, strict=True)],
             internal=memory,
             spread=spread,
         )
-        told = SOLVED if SOLVED in self.bundle.config.errors else HSP
-        tables = [
-            STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
-            for name, why in zip(window.names, reason, strict=True)
-        ]
         least = np.zeros((agents, len(past_steps)))
         if done.least is not None:
             least[missing] = done.least
         self._deviate(estimate, window, tables, noise, done.surprise, least)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
+
+    def _mixed(self, window: Window, told: NDArray[np.bool_], past: Array, future: Array) -> tuple[Array, Array, Array]:
+        """Trajectories ``past [A, T, 2 P]`` and ``future [A, F, 2 P]`` (m, m/s), of the agents ``told`` mixed with
+        their last motion as the bundle says; and the share ``[A]`` that is left of their own in the newest frame."""
+        ahead = window.dt * np.arange(1, future.shape[1] + 1)
+        whole, share = np.concatenate([past, future], 1), np.ones(len(past))
+        times = np.concatenate([window.times, window.times[-1] + ahead])
+        known = np.isfinite(window.last_position).all(1) & np.isfinite(window.last_velocity).all(1)
+        seen = window.observed[:, -1]
+        since = times - np.where(seen, window.times[-1], window.last_seen)[:, None]
+        for name, chosen in ((LOST, ~seen), (AHEAD, seen)):
+            rows = np.flatnonzero(chosen & told & known)
+            if name not in self.mix or not len(rows):
+                continue
+            position, velocity = window.last_position[rows, None], window.last_velocity[rows, None]
+            elapsed, weights = since[rows][..., None].clip(0), self.mix[name].at(since[rows])
+            moving = np.concatenate([position + velocity * elapsed, np.repeat(velocity, len(times), 1)], -1)
+            held = np.concatenate([np.repeat(position, len(times), 1), np.zeros_like(moving[..., self.dims :])], -1)
+            later = mixed(weights, whole[rows], moving, held)
+            whole[rows] = np.where(since[rows, :, None] > STAMP_TOLERANCE, later, whole[rows])
+            if name == LOST:
+                share[rows] = weights[:, past.shape[1] - 1, OWN]
+        return whole[:, : past.shape[1]], whole[:, past.shape[1] :], share
 
     def _deviate(
         self,
@@ -995,6 +1022,11 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     roughness = noise.get("roughness", torch.ones(()))
     if roughness.shape != () or not bool(roughness > 0):
         raise BundleError(f"{bundle.path}: noise.safetensors: roughness: expected a number above 0")
+    for name, tensor in bundle.arrays.get(MIX, {}).items():
+        try:
+            Mix.from_tensor(tensor)
+        except ValueError as error:
+            raise BundleError(f"{bundle.path}: mix.safetensors: {name}: {error}") from None
     for table in (SIHA, HSP, STRAIGHT, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")
