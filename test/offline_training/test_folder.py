@@ -48,7 +48,11 @@ def test_a_bundle_from_a_folder(tmp_path):
     config = estimator.bundle.config
     assert (config.system, config.count, config.window, config.max_hidden) == ("recorded", 4, 20, 1)
     assert config.training.trials == ["run_0.csv", "run_1.csv"]
-    assert config.metrics["test"]["losses"] == 5 and {"siha", "hsp", "forecast", "forecast_lost"} <= set(config.errors)
+    told = [line for line in said if line.startswith("share of the networks beside a last motion")]
+    assert len(told) == 2 and set(estimator.mix) == {"lost", "ahead"}
+    assert estimator.mix["lost"].weights[-1, 0] > 0.9  # the sum of all tells where one robot is, learned or not
+    plain = [report["methods"][name]["all"]["rmse_cm"] for name in ("constant_velocity", "hold")]
+    assert report["methods"]["siha"]["all"]["rmse_cm"] < 0.5 * min(plain)
     shown = Recording(["a", "b", "c", "d"], made.positions[:1, :, 200:220].astype(float), None, None, 0.1)
     for lost_at in (0, 10):
         estimate = estimator.estimate(shown.window(0, 20, np.array([3]), lost_at))
