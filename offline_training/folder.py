@@ -61,6 +61,7 @@ from siha_ros.window.types import WindowEstimator
 STEPS = {"nri": 7500, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500}
 LOSSES = 100  # of each number of agents, on the test part
 NEVER_SEEN = 0.4  # of the runs of most lost, in which these are never seen instead
+FEWEST_MIXED = 20  # losses of each number of agents, on the validation part, where there are as many
 LOSS_RATE = 2.5  # estimates a second
 TYPICAL_CHANGE = 0.3  # rms that frame differences are scaled to, so that networks see accelerations
 BEYOND = 1.1  # of the largest distance and speed seen that a bundle takes
@@ -157,12 +158,14 @@ def train_folder(
     metrics: dict[str, Any] = {"validation": validation_metrics(work)}
     save(metrics)
     count = max(5, round(LOSSES * min(scale, 1.0)))
-    mixes |= _mixes(out, parts, spec, count=count, seed=seed)
+    mixes |= _mixes(out, parts, spec, count=max(count, FEWEST_MIXED), seed=seed)
     for whose, text in shares(mixes):
         say(f"share of the networks beside a last motion, on validation losses, {whose}: {text}")
     save(metrics)
     measured = _test(out, parts, spec, source, count=count, seed=seed)
     if measured is None:
+        mixes.clear()  # errors are those of the networks alone
+        save(metrics)
         say("the test part is too short for losses in long runs: errors are those of single windows")
         return None
     result, tables = measured
@@ -314,6 +317,8 @@ def _mixes(out: Path, parts: Split, spec: TeamSpec, *, count: int, seed: int) ->
     """By losses in the validation part, how far the bundle's networks are to be followed beside a last motion; nothing
     where the part is too short for losses."""
     runs = [losses(parts.validation, spec, lost, count, seed) for lost in spec.hidden_counts]
+    if not all(runs):
+        return {}
     estimator = load_estimator(out, "cpu")
     rate, total = min(LOSS_RATE, 1 / spec.dt), sum(map(len, runs))
     return measure_mix(

@@ -485,5 +485,5 @@ def save_team(
     noise: dict[str, Tensor],
     mix: dict[str, Tensor] | None = None,
 ) -> None:
-    """Write the bundle of a team. mix: of :mod:`siha_ros.model.mix`."""
+    """Write the bundle of a team. mix: tables ``[n, 4]`` of :mod:`siha_ros.model.mix`, by name."""
     save_bundle(path, config, modules.networks(), {"noise": noise} | ({MIX: mix} if mix else {}))

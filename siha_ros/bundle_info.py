@@ -8,7 +8,7 @@ from typing import Any
 
 from siha_ros.estimator import NOISY
 from siha_ros.model.bundle import RECORDED, BundleConfig, load_bundle
-from siha_ros.model.mix import MIX, Mix, shares
+from siha_ros.model.mix import mixes_of, shares
 
 
 def describe(path: Path) -> str:
@@ -30,7 +30,7 @@ def describe(path: Path) -> str:
         ),
         (
             "Share of the networks in what it says; the rest is an agent's last motion",
-            _rows(shares({name: Mix.from_tensor(tensor) for name, tensor in bundle.arrays.get(MIX, {}).items()})),
+            _rows(shares(mixes_of(bundle))),
         ),
         ("Measured", _metrics(config.metrics)),
     ]

@@ -8,10 +8,11 @@ have theirs in :mod:`siha_ros.body_estimator`.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_od
 from siha_ros.model.explain import EXPLAINED, explain, step_residual
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
-from siha_ros.model.mix import AHEAD, LOST, MIX, OWN, Mix, mixed
+from siha_ros.model.mix import AHEAD, LOST, MOVING, OWN, mixed, mixes_of
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
 from siha_ros.model.team_linear import TeamLinear
@@ -41,6 +42,7 @@ from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference, between
 from siha_ros.window.types import Estimate, Forecast, Status, Window
 
 Array = NDArray[np.float64]
+Table = TypeVar("Table")
 
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
@@ -227,7 +229,7 @@ class TeamEstimator:
             for count, refinement in self.refinements.items()
         }
         self.fallback = ConstantVelocity(horizon=config.horizon)
-        self.mix = {name: Mix.from_tensor(tensor) for name, tensor in bundle.arrays.get(MIX, {}).items()}
+        self.mix = mixes_of(bundle)
 
     def warm_up(self) -> None:
         """Complete made-up windows: each number of hidden agents, absent and lost half-way."""
@@ -799,7 +801,7 @@ class TeamEstimator:
             STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
         ]
-        past, future, own = self._mixed(window, np.array(tables) == SIHA, past, future)
+        past, future, own, unsure = self._mixed(window, tables, noise, past, future)
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
         agents, steps = len(order), len(future_steps)
         velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
@@ -828,35 +830,43 @@ class TeamEstimator:
             internal=memory,
             spread=spread,
         )
-        least = np.zeros((agents, len(past_steps)))
         if done.least is not None:
-            least[missing] = done.least
-        self._deviate(estimate, window, tables, noise, done.surprise, least)
+            unsure[missing] = np.maximum(unsure[missing], done.least)
+        self._deviate(estimate, window, tables, noise, done.surprise, unsure)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
-    def _mixed(self, window: Window, told: NDArray[np.bool_], past: Array, future: Array) -> tuple[Array, Array, Array]:
-        """Trajectories ``past [A, T, 2 P]`` and ``future [A, F, 2 P]`` (m, m/s), of the agents ``told`` mixed with
-        their last motion as the bundle says; and the share ``[A]`` that is left of their own in the newest frame."""
-        ahead = window.dt * np.arange(1, future.shape[1] + 1)
-        whole, share = np.concatenate([past, future], 1), np.ones(len(past))
-        times = np.concatenate([window.times, window.times[-1] + ahead])
-        known = np.isfinite(window.last_position).all(1) & np.isfinite(window.last_velocity).all(1)
+    def _mixed(
+        self, window: Window, tables: list[str], noise: Noise | None, past: Array, future: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Trajectories ``past [A, T, 2 P]`` and ``future [A, F, 2 P]`` (m, m/s), mixed with the agents' last motion as
+        the bundle says, where they are not placed by what the others do. Besides, the share ``[A]`` that is left of
+        their own in the newest frame, and what noise does to the last motion ``[A, T]`` (m per axis)."""
+        whole, frames = np.concatenate([past, future], 1), past.shape[1]
+        share, unsure = np.ones(len(past)), np.zeros(past.shape[:2])
+        times = window.times[-1] + window.dt * np.arange(1 - frames, 1 + future.shape[1])
+        motion = np.isin(tables, (SIHA, STRAIGHT)) & np.isfinite(window.last_velocity).all(1)
         seen = window.observed[:, -1]
-        since = times - np.where(seen, window.times[-1], window.last_seen)[:, None]
-        for name, chosen in ((LOST, ~seen), (AHEAD, seen)):
-            rows = np.flatnonzero(chosen & told & known)
-            if name not in self.mix or not len(rows):
+        lost = ~seen & (window.last_seen < window.times[-1] - STAMP_TOLERANCE)  # else it is about to be seen again
+        for mix, chosen in ((by_number(self.mix, LOST, int((~seen).sum())), lost), (self.mix.get(AHEAD), seen)):
+            rows = np.flatnonzero(chosen & motion)
+            if mix is None or not len(rows):
                 continue
-            position, velocity = window.last_position[rows, None], window.last_velocity[rows, None]
-            elapsed, weights = since[rows][..., None].clip(0), self.mix[name].at(since[rows])
-            moving = np.concatenate([position + velocity * elapsed, np.repeat(velocity, len(times), 1)], -1)
-            held = np.concatenate([np.repeat(position, len(times), 1), np.zeros_like(moving[..., self.dims :])], -1)
-            later = mixed(weights, whole[rows], moving, held)
-            whole[rows] = np.where(since[rows, :, None] > STAMP_TOLERANCE, later, whole[rows])
-            if name == LOST:
-                share[rows] = weights[:, past.shape[1] - 1, OWN]
-        return whole[:, : past.shape[1]], whole[:, past.shape[1] :], share
+            start = window.times[-1:] if chosen is seen else window.last_seen[rows, None]
+            position = window.positions[rows, -1:] if chosen is seen else window.last_position[rows, None]
+            since = np.broadcast_to(times - start, (len(rows), len(times)))
+            weights, later = mix.at(since), since > STAMP_TOLERANCE
+            moving = position + window.last_velocity[rows, None] * since[..., None]
+            own = whole[rows][..., : self.dims]
+            told = np.where(later[..., None], mixed(weights, own, moving, position), own)
+            speed = np.where(later[..., None], backward_difference(told, window.dt), whole[rows][..., self.dims :])
+            whole[rows] = np.concatenate([told, speed], -1)
+            if chosen is lost:
+                share[rows] = weights[:, frames - 1, OWN]
+                if noise is not None:  # a velocity of two positions
+                    off = weights[..., MOVING] * since * np.sqrt(2 * noise.variance) / window.dt
+                    unsure[rows] = np.where(later, off, 0)[:, :frames]
+        return whole[:, :frames], whole[:, frames:], share, unsure
 
     def _deviate(
         self,
@@ -942,11 +952,11 @@ class TeamEstimator:
         return grown
 
 
-def by_number(errors: dict[str, ErrorTable], name: str, lost: int) -> ErrorTable | None:
+def by_number(tables: Mapping[str, Table], name: str, lost: int) -> Table | None:
     """The table of a name for so many lost agents, or for the next smaller number that was measured; of a bundle that
     does not tell numbers apart the one for all."""
-    found = (errors[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in errors)
-    return next(found, errors.get(name))
+    found = (tables[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in tables)
+    return next(found, tables.get(name))
 
 
 def ahead_table(errors: dict[str, ErrorTable], name: str, tables: list[str], lost: int) -> ErrorTable | None:
@@ -1022,11 +1032,6 @@ def _check(bundle: Bundle, counts: list[int]) -> None:
     roughness = noise.get("roughness", torch.ones(()))
     if roughness.shape != () or not bool(roughness > 0):
         raise BundleError(f"{bundle.path}: noise.safetensors: roughness: expected a number above 0")
-    for name, tensor in bundle.arrays.get(MIX, {}).items():
-        try:
-            Mix.from_tensor(tensor)
-        except ValueError as error:
-            raise BundleError(f"{bundle.path}: mix.safetensors: {name}: {error}") from None
     for table in (SIHA, HSP, STRAIGHT, FORECAST):
         if table not in config.errors:
             raise BundleError(f"{bundle.path / 'bundle.yaml'}: errors: table {table!r} is missing")

@@ -19,6 +19,7 @@ from siha_ros.window.types import Estimate, Window
 
 FloatArray = NDArray[np.float64]
 PENALTIES = tuple(10.0**power for power in range(-10, 3))  # m^2; the smallest are for positions without noise
+SEEN_DEVIATION = 0.005  # m per axis, of a state that was observed, as that of the other baselines
 ACCELERATION = 0.5  # m/s^2 by which the deviation of its forecast grows
 TRAINING, VALIDATION = 20_000, 2_000  # windows
 
@@ -36,6 +37,7 @@ class TeamRidge:
 
     def __init__(self, training: FloatArray, validation: FloatArray, dt: float, horizon: int = 50):
         self._training, self._validation, self._dt, self._horizon = training, validation, dt, horizon
+        # by the number of agents lost and the frames in which they are seen: the regression, and deviations f8[T] (m)
         self._fitted: dict[tuple[int, bytes], tuple[RidgeRegression, FloatArray]] = {}
         self._fallback = ConstantVelocity(horizon=horizon)
 
@@ -54,7 +56,7 @@ class TeamRidge:
         inside, origin = self._inside(window.positions[None, order], len(lost))
         filled = np.where(window.observed[..., None], window.positions, 0.0)
         filled[lost] = np.where(seen[..., None], filled[lost], (ridge.complete(inside, len(lost), seen[0]) + origin)[0])
-        deviation = np.broadcast_to(deviations, window.observed.shape)
+        deviation = np.where(window.observed, SEEN_DEVIATION, deviations)
         forecast = constant_velocity_forecast(window, filled, self._horizon, deviation[:, -1], ACCELERATION)
         estimate = complete(window, filled, deviation, forecast)
         estimate.ms = (perf_counter() - began) * 1e3

@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from siha_ros.baselines import ConstantVelocity, Hold
 from siha_ros.demo.scoring import TEAM_BINS
+from siha_ros.estimator import UNEXPLAINED
 from siha_ros.model.bundle import BundleConfig
-from siha_ros.model.mix import AHEAD, LOST, Mix, best_weights
+from siha_ros.model.mix import AHEAD, LOST, OWN, Mix, best_weights
 from siha_ros.progress import shown
 from siha_ros.replay.forecasts import steps_looked_at
-from siha_ros.replay.losses import LEAST_ERRORS, Run, estimate_frames, live_window
+from siha_ros.replay.losses import Run, estimate_frames, live_window
 from siha_ros.window.types import Estimate, WindowEstimator
 
 Array = NDArray[np.float64]
+LEAST_ERRORS = 15  # that weights are chosen by
 
 
 def measure_mix(
@@ -29,12 +31,16 @@ def measure_mix(
     progress: bool = False,
     total: int | None = None,
 ) -> dict[str, Mix]:
-    """The mix of least squared error in ``runs``, at ``rate`` estimates a second; a table of which there are too few
-    errors is not there. estimator: without any mix."""
+    """The mix of least squared error in ``runs``, tables by the names that they have in a bundle; one of which there
+    are too few errors is not there.
+
+    estimator: without any mix. rate: estimates a second. total: runs, for ``progress``. Raises ValueError where runs do
+    not fit the grid of the bundle.
+    """
     methods: list[WindowEstimator] = [estimator, ConstantVelocity(config.horizon), Hold(config.horizon)]
     random, steps = np.random.default_rng(seed), steps_looked_at(config.horizon)
-    states: list[tuple[float, Array]] = []  # s since the loss, errors [3, P]
-    ahead: dict[int, list[Array]] = {int(step): [] for step in steps}  # errors [3, n, P]
+    states: dict[int, list[tuple[float, Array]]] = {}  # by number lost: s since the loss, errors [3, P]
+    ahead: dict[float, list[Array]] = {float(step * config.dt): [] for step in steps}  # errors [3, n, P]
     for run in shown(runs, "mixing", total, progress=progress):
         previous: list[Estimate | None] = [None] * len(methods)
         stride = round(config.dt / run.dt)
@@ -42,34 +48,30 @@ def measure_mix(
             window = live_window(config, run, frame)
             answers = [method.estimate(window, before) for method, before in zip(methods, previous, strict=True)]
             previous = list(answers)
-            if frame < run.lost_at:
-                continue
-            newest = np.stack([answer.positions[run.lost, -1] for answer in answers])
-            wrong = run.positions[run.lost, frame] - newest
-            states += [((frame - run.lost_at + 1) * run.dt, wrong[:, agent]) for agent in range(len(run.lost))]
-            seen = np.setdiff1d(np.arange(len(run.names)), run.lost)
+            own, moving, _ = answers
+            seen = np.flatnonzero(window.observed[:, -1])
             for step in steps[frame + steps * stride < run.positions.shape[1]]:
-                own, moving = (answer.forecast.positions[seen, step - 1] for answer in answers[:2])
-                told = np.stack([own, moving, run.shown[seen, frame]])
-                ahead[int(step)].append(run.positions[seen, frame + step * stride] - told)
-    return {
-        name: mix
-        for name, mix in (
-            (LOST, _by_bin(states)),
-            (AHEAD, _table({step * config.dt: np.concatenate(parts, 1) for step, parts in ahead.items() if parts})),
-        )
-        if mix is not None
-    }
+                told = [own.forecast.positions[seen, step - 1], moving.forecast.positions[seen, step - 1]]
+                later = run.positions[seen, frame + step * stride]
+                ahead[float(step * config.dt)].append(later - np.stack([*told, run.shown[seen, frame]]))
+            for agent in np.setdiff1d(run.lost, seen):
+                if own.reason[agent] in ("", f"extrapolated: {UNEXPLAINED}"):  # else it is no answer that is mixed
+                    wrong = run.positions[agent, frame] - np.stack([answer.positions[agent, -1] for answer in answers])
+                    states.setdefault(len(run.lost), []).append(((frame - run.lost_at + 1) * run.dt, wrong))
+    tables = {f"{LOST}_{number}": _by_bin(rows) for number, rows in sorted(states.items())}
+    tables[AHEAD] = _table({at: np.concatenate(parts, 1) for at, parts in ahead.items() if parts})
+    return {name: mix for name, mix in tables.items() if mix is not None}
 
 
-def _by_bin(states: list[tuple[float, Array]]) -> Mix | None:
-    if not states:
-        return None
-    since, errors = np.array([row[0] for row in states]), np.stack([row[1] for row in states], 1)
+def _by_bin(rows: list[tuple[float, Array]]) -> Mix | None:
+    """Of errors since a loss, in which the networks have all at first: there they know what was just seen."""
+    since, errors = np.array([row[0] for row in rows]), np.stack([row[1] for row in rows], 1)
     place = np.searchsorted(list(TEAM_BINS.values()), since)
-    return _table(
-        {float(np.median(since[place == number])): errors[:, place == number] for number in np.unique(place).tolist()}
-    )
+    bins = {float(np.median(since[place == one])): errors[:, place == one] for one in np.unique(place).tolist()}
+    found = _table(bins)
+    if found is None:
+        return None
+    return Mix(np.append(0.0, found.seconds), np.concatenate([np.eye(3)[[OWN]], found.weights]))
 
 
 def _table(errors: Mapping[float, Array]) -> Mix | None:

@@ -1,9 +1,9 @@
 """How much of a team's answer is the networks' and how much a lost agent's last motion: weights measured on recordings.
 
 A network that has found nothing of how agents influence one another is worse than a straight line, and nobody knows
-before it was tried on recordings that it has not seen. So the answer of a bundle of recordings is a weighted mean, by
-the time since a loss or by the time ahead, of what the networks say, the last position at the last velocity, and the
-last position.
+before it was tried on recordings that it has not seen. So the answer of a bundle of recordings is a weighted mean of
+what the networks say, the last position at the last velocity, and the last position: of lost agents by the time since
+they were seen, a forecast of theirs by the time that it will be then, of agents in view by the time ahead.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from torch import Tensor
 
+from siha_ros.model.bundle import Bundle, BundleError
+
 Array = NDArray[np.float64]
 OWN, MOVING, HELD = range(3)
-MIX = "mix"  # arrays of a bundle: tables of lost agents by the time since a loss, and of seen ones by the time ahead
-LOST, AHEAD = "lost", "ahead"
+MIX = "mix"  # arrays of a bundle
+LOST, AHEAD = "lost", "ahead"  # tables: lost_1, lost_2 where so many are lost, by the time since; by the time ahead
 
 
 @dataclass(frozen=True)
 class Mix:
-    """seconds ``[n]``, ascending. weights ``[n, 3]``, of OWN, MOVING and HELD: at least 0, 1 in all."""
+    """seconds ``[n]``, ascending: since an agent was seen, or ahead. weights ``[n, 3]``, of OWN, MOVING and HELD: at
+    least 0, 1 in all."""
 
     seconds: Array
     weights: Array
@@ -58,7 +61,7 @@ def mixed(weights: Array, own: Array, moving: Array, held: Array) -> Array:
 
 def best_weights(errors: Array) -> Array:
     """Weights ``[3]``, at least 0 and 1 in all, of the least squared error of a weighted mean of answers with ``errors
-    [3, n, P]``."""
+    [3, n, P]`` (m), which are finite."""
     rows = errors.reshape(3, -1).T
     together = 1e3 * max(float(np.linalg.norm(rows)), 1e-12)  # as heavy as makes them 1 in all, but for rounding
     weights, _ = nnls(np.vstack([rows, np.full(3, together)]), np.append(np.zeros(len(rows)), together))
@@ -66,12 +69,24 @@ def best_weights(errors: Array) -> Array:
     return result
 
 
+def mixes_of(bundle: Bundle) -> dict[str, Mix]:
+    """The tables of a bundle, none of most. Raises BundleError, in one line, for what is no such table."""
+    found = {}
+    for name, tensor in bundle.arrays.get(MIX, {}).items():
+        try:
+            if name != AHEAD and not (name.startswith(f"{LOST}_") and name.removeprefix(f"{LOST}_").isdigit()):
+                raise ValueError(f"expected {LOST}_1, {LOST}_2 and so on, or {AHEAD}")
+            found[name] = Mix.from_tensor(tensor)
+        except ValueError as error:
+            raise BundleError(f"{bundle.path}: mix.safetensors: {name}: {error}") from None
+    return found
+
+
 def shares(mixes: Mapping[str, Mix]) -> list[tuple[str, str]]:
     """What the networks' share is, for people: whose, and the share at each time."""
-    whose = {LOST: "of lost agents, by time since loss", AHEAD: "ahead, of agents seen"}
     return [
         (
-            whose[name],
+            "ahead, of agents in view" if name == AHEAD else f"{name.removeprefix(f'{LOST}_')} lost, by time since",
             "; ".join(f"{at:.2g} s: {share:.2f}" for at, share in zip(mix.seconds, mix.weights[:, OWN], strict=True)),
         )
         for name, mix in mixes.items()

@@ -9,9 +9,10 @@ import pytest
 
 from offline_training.stages.mixing import measure_mix
 from siha_ros.baselines import ConstantVelocity, Hold
-from siha_ros.model.mix import AHEAD, HELD, LOST, MOVING, OWN
+from siha_ros.model.mix import AHEAD, HELD, MOVING, OWN
 from siha_ros.replay.losses import Run
 
+TWO = "lost_2"
 CONFIG = SimpleNamespace(window=8, dt=0.1, horizon=6)
 
 
@@ -26,6 +27,7 @@ class Knowing:
         since = (window.times - window.last_seen[:, None]).clip(0)[..., None]
         estimate.positions = self.truth[:, frames] + self.wrong * since
         later = frames[-1] + 1 + np.arange(CONFIG.horizon)
+        estimate.reason = [""] * len(self.truth)
         estimate.forecast.positions = self.truth[:, np.minimum(later, self.truth.shape[1] - 1)] + self.wrong
         return estimate
 
@@ -43,8 +45,9 @@ def runs(count, knowing, turn):
 def test_who_is_right_gets_the_weight(wrong, turn, best):
     knowing = Knowing(wrong)
     found = measure_mix(CONFIG, knowing, runs(20, knowing, turn), rate=2.0)
-    assert found[LOST].weights[:, best] == pytest.approx(np.ones(5), abs=1e-3)
-    assert found[LOST].seconds[0] < 0.5 < found[LOST].seconds[1] < 1 and found[LOST].seconds[-1] > 5
+    assert found[TWO].weights[0].tolist() == [1, 0, 0] and found[TWO].seconds[0] == 0
+    assert found[TWO].weights[1:, best] == pytest.approx(np.ones(5), abs=1e-3)
+    assert found[TWO].seconds[1] < 0.5 < found[TWO].seconds[2] < 1 and found[TWO].seconds[-1] > 5
     assert found[AHEAD].weights[:, best] == pytest.approx(np.ones(len(found[AHEAD].seconds)), abs=1e-3)
     assert found[AHEAD].seconds[[0, -1]] == pytest.approx([0.1, 0.6])
 
@@ -60,10 +63,10 @@ def test_agents_that_stay_are_held():
             yield Run(run.names, knowing.truth, run.dt, None, run.lost, run.lost_at, run.end)
 
     found = measure_mix(CONFIG, knowing, still(), rate=2.0)
-    assert (found[LOST].weights[1:, HELD] > 0.9).all() and (found[AHEAD].weights[-1:, HELD] > 0.8).all()
+    assert (found[TWO].weights[2:, HELD] > 0.9).all() and (found[AHEAD].weights[-1:, HELD] > 0.8).all()
 
 
 def test_too_few_losses_tell_nothing():
     knowing = Knowing(0.0)
-    assert LOST not in measure_mix(CONFIG, knowing, runs(1, knowing, 0.0), rate=0.2)
+    assert TWO not in measure_mix(CONFIG, knowing, runs(1, knowing, 0.0), rate=0.2)
     assert measure_mix(CONFIG, Hold(CONFIG.horizon), [], rate=2.0) == {}
