@@ -801,12 +801,12 @@ class TeamEstimator:
             STRAIGHT if why.startswith("extrapolated") else (told if name in solved else HSP) if why else SIHA
             for name, why in zip(window.names, reason, strict=True)
         ]
-        past, future, own, unsure = self._mixed(window, tables, noise, past, future)
+        spread = np.full((len(order), len(past_steps)), np.nan)
+        spread[missing] = done.spread
+        past, future, own, unsure = self._mixed(window, tables, noise, past, future, spread)
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
         agents, steps = len(order), len(future_steps)
         velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
-        spread = np.full((agents, len(past_steps)), np.nan)
-        spread[missing] = done.spread
         estimate = Estimate(
             names=window.names,
             times=window.times,
@@ -837,11 +837,12 @@ class TeamEstimator:
         return estimate
 
     def _mixed(
-        self, window: Window, tables: list[str], noise: Noise | None, past: Array, future: Array
+        self, window: Window, tables: list[str], noise: Noise | None, past: Array, future: Array, spread: Array
     ) -> tuple[Array, Array, Array, Array]:
         """Trajectories ``past [A, T, 2 P]`` and ``future [A, F, 2 P]`` (m, m/s), mixed with the agents' last motion as
         the bundle says, where they are not placed by what the others do. Besides, the share ``[A]`` that is left of
-        their own in the newest frame, and what noise does to the last motion ``[A, T]`` (m per axis)."""
+        their own in the newest frame, and what is not known because of noise ``[A, T]`` (m per axis). What the smoother
+        predicts, ``spread [A, T]`` (m), is of their own alone: of what is mixed it becomes NaN."""
         whole, frames = np.concatenate([past, future], 1), past.shape[1]
         share, unsure = np.ones(len(past)), np.zeros(past.shape[:2])
         times = window.times[-1] + window.dt * np.arange(1 - frames, 1 + future.shape[1])
@@ -863,9 +864,11 @@ class TeamEstimator:
             whole[rows] = np.concatenate([told, speed], -1)
             if chosen is lost:
                 share[rows] = weights[:, frames - 1, OWN]
+                weights, mixed_here = weights[:, :frames], later[:, :frames]
                 if noise is not None:  # a velocity of two positions
-                    off = weights[..., MOVING] * since * np.sqrt(2 * noise.variance) / window.dt
-                    unsure[rows] = np.where(later, off, 0)[:, :frames]
+                    off = weights[..., MOVING] * since[:, :frames] * np.sqrt(2 * noise.variance) / window.dt
+                    unsure[rows] = np.where(mixed_here, np.fmax(off, weights[..., OWN] * spread[rows]), 0)
+                spread[rows] = np.where(mixed_here, np.nan, spread[rows])
         return whole[:, :frames], whole[:, frames:], share, unsure
 
     def _deviate(

@@ -197,3 +197,8 @@ def test_noise_of_the_last_velocity_is_stated(team):
         noisy = replace(shown, positions=shown.positions + random.normal(size=shown.positions.shape) * scale)
         stated = estimator.estimate(noisy).position_95[-1, -1]
         assert stated > 0.3 * 2.45 * np.sqrt(2) * scale / 0.1 * 0.4 and stated > 3 * exact
+
+
+def test_of_what_is_mixed_the_smoother_predicts_nothing(team):
+    own, mixed_one = estimate_with(team), estimate_with(team, lost_1=0.5 * (OWN + MOVING))
+    assert np.isfinite(own.spread[-1, 4:]).all() and np.isnan(mixed_one.spread[-1, 4:]).all()
