@@ -37,7 +37,7 @@ from offline_training.recordings.team_data import (
 )
 from offline_training.stages.logs import claim, plot_curves
 from offline_training.stages.loop import check_writable, write_atomically
-from offline_training.stages.mixing import measure_mix
+from offline_training.stages.mixing import LastMotion, measure_mix
 from offline_training.team import (
     TeamPlan,
     measure_noise,
@@ -158,11 +158,12 @@ def train_folder(
     metrics: dict[str, Any] = {"validation": validation_metrics(work)}
     save(metrics)
     count = max(5, round(LOSSES * min(scale, 1.0)))
-    mixes |= _mixes(out, parts, spec, count=max(count, FEWEST_MIXED), seed=seed)
+    found, motion = _mixes(out, parts, spec, count=max(count, FEWEST_MIXED), seed=seed)
+    mixes |= found
     for whose, text in shares(mixes):
         say(f"share of the networks beside a last motion, on validation losses, {whose}: {text}")
     save(metrics)
-    measured = _test(out, parts, spec, source, count=count, seed=seed)
+    measured = _test(out, parts, spec, source, motion, count=count, seed=seed)
     if measured is None:
         mixes.clear()  # errors are those of the networks alone
         save(metrics)
@@ -313,12 +314,12 @@ def _config(
     )
 
 
-def _mixes(out: Path, parts: Split, spec: TeamSpec, *, count: int, seed: int) -> dict[str, Mix]:
-    """By losses in the validation part, how far the bundle's networks are to be followed beside a last motion; nothing
-    where the part is too short for losses."""
+def _mixes(out: Path, parts: Split, spec: TeamSpec, *, count: int, seed: int) -> tuple[dict[str, Mix], Mix | None]:
+    """By losses in the validation part, how far the bundle's networks are to be followed beside a last motion, and what
+    a last motion is best taken for without them; nothing where the part is too short for losses."""
     runs = [losses(parts.validation, spec, lost, count, seed) for lost in spec.hidden_counts]
     if not all(runs):
-        return {}
+        return {}, None
     estimator = load_estimator(out, "cpu")
     rate, total = min(LOSS_RATE, 1 / spec.dt), sum(map(len, runs))
     return measure_mix(
@@ -327,16 +328,17 @@ def _mixes(out: Path, parts: Split, spec: TeamSpec, *, count: int, seed: int) ->
 
 
 def _test(
-    out: Path, parts: Split, spec: TeamSpec, source: str, *, count: int, seed: int
+    out: Path, parts: Split, spec: TeamSpec, source: str, motion: Mix | None, *, count: int, seed: int
 ) -> tuple[dict[str, Any], dict[str, ErrorTable]] | None:
     """Losses in the test part through the estimator that the bundle makes, beside baselines: report, and the error
-    tables of the estimator; None where the part is too short."""
+    tables of the estimator; None where the part is too short. motion: of :class:`LastMotion`."""
     runs = [losses(parts.test, spec, lost, count, seed) for lost in spec.hidden_counts]
     if not all(runs):
         return None
     estimator = load_estimator(out, "cpu")
     methods: dict[str, WindowEstimator] = {"siha": estimator}
     methods |= {kind.name: kind(horizon=spec.horizon) for kind in (Hold, ConstantVelocity, MeanVisible)}
+    methods |= {} if motion is None else {LastMotion.name: LastMotion(motion, spec.horizon)}
     config, rate = estimator.bundle.config, min(LOSS_RATE, 1 / spec.dt)
     measured = run_losses(config, methods, chain(*runs), rate=rate, seed=seed, progress=True, total=sum(map(len, runs)))
     result = report(measured, config, data=f"{source}, test part", seed=seed, rate=rate)

@@ -8,11 +8,10 @@ have theirs in :mod:`siha_ros.body_estimator`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_od
 from siha_ros.model.explain import EXPLAINED, explain, step_residual
 from siha_ros.model.frame import TeamFrame, still_frame, team_frame
 from siha_ros.model.hidden_state import align, take_slots
-from siha_ros.model.mix import AHEAD, LOST, MOVING, OWN, mixed, mixes_of
+from siha_ros.model.mix import MOVING, OWN, between_numbers, mixed, mixes_of
 from siha_ros.model.quick import quick_nri, quick_predictor
 from siha_ros.model.refinement import GUIDING_TYPE, Refined, Refinement
 from siha_ros.model.team_linear import TeamLinear
@@ -42,12 +41,10 @@ from siha_ros.window.grid import STAMP_TOLERANCE, backward_difference, between
 from siha_ros.window.types import Estimate, Forecast, Status, Window
 
 Array = NDArray[np.float64]
-Table = TypeVar("Table")
 
 FEWEST_SEEN = 3  # agents seen throughout that a frame can be fitted to
 BELIEF_SECONDS = 2.0  # time constant of the running belief in an edge whose agents are both seen
 OTHER_STREAM = 0.5  # m between two estimates of agents seen in both, by which they cannot be of the same stream
-MOSTLY_MOTION = "mostly its last motion: on recordings kept apart what the others do told less"
 UNEXPLAINED = "nothing within the world explains the others"
 BELIEVABLE = 2.0  # how much farther than training saw a reconstruction may be, before it is not believed
 SEARCH_SECONDS = 0.3  # between two searches for trajectories of never seen agents that explain the others
@@ -67,6 +64,8 @@ SURPRISING = 4.0  # of the linear path: mean squared error over variance, of whi
 MISSED = 3.0  # of forecasts of the last seconds: squared error over stated variance, the median of the agents seen ...
 MISSED_ALONE = 12.0  # ... and of one of them (docs/method.md)
 HELD = 5.0  # s in which it is forgotten that forecasts have missed
+GONE_SECONDS = 1.0  # in which the number of lost agents is followed: some are away for a moment alone
+VELOCITY_SECONDS = 0.1  # that a last velocity is taken from
 NEWS = 1e-3  # share of a variance that what was seen must take away to be told from rounding
 OWN_FRAME_DEVIATION = 0.002  # m, of a state that was observed: interpolation and sensor
 
@@ -125,7 +124,8 @@ class _Memory:
     vain; searches: how often in a row. track ``[A, n, P]``: positions at track_times ``[n]``, NaN where not observed:
     the window's, and those of a little before it. total: of all agents, from the frames in which they were last all
     seen. surprise: of the linear path, in the last window that shows something of the lost agents. foretold: forecasts
-    of the last seconds; missed: by how much they did (variance), forgotten within HELD."""
+    of the last seconds; missed: by how much they did (variance), forgotten within HELD. gone: number of agents lost, of
+    which changes are followed within GONE_SECONDS while some are."""
 
     time: float
     log_odds: Array
@@ -145,6 +145,7 @@ class _Memory:
     surprise: float
     foretold: tuple[Foretold, ...]
     missed: float
+    gone: float
 
 
 @dataclass
@@ -783,6 +784,7 @@ class TeamEstimator:
             missed=1.0
             if memory is None
             else 1 + (memory.missed - 1) * float(np.exp((memory.time - window.times[-1]) / HELD)),
+            gone=_gone(window, memory),
         )
         past = past[back]
         never = ~(np.isfinite(window.last_seen) | window.observed.any(1))
@@ -803,7 +805,9 @@ class TeamEstimator:
         ]
         spread = np.full((len(order), len(past_steps)), np.nan)
         spread[missing] = done.spread
-        past, future, own, unsure = self._mixed(window, tables, noise, past, future, spread)
+        whole = np.concatenate([past, future], 1)
+        unsure = self._mixed(window, tables, noise, memory.gone, whole, spread)
+        past, future = np.split(whole, [len(past_steps)], 1)
         positions = np.where(window.observed[..., None], window.positions, past[..., : self.dims])
         agents, steps = len(order), len(future_steps)
         velocities = np.where(np.isfinite(window.velocities), window.velocities, past[..., self.dims :])
@@ -826,50 +830,49 @@ class TeamEstimator:
             rounds=done.rounds,
             change=done.change,
             ms=0.0,
-            reason=[why or (MOSTLY_MOTION if share < 0.5 else "") for why, share in zip(reason, own, strict=True)],
+            reason=reason,
             internal=memory,
             spread=spread,
         )
+        least = np.zeros((agents, len(past_steps)))
         if done.least is not None:
-            unsure[missing] = np.maximum(unsure[missing], done.least)
-        self._deviate(estimate, window, tables, noise, done.surprise, unsure)
+            least[missing] = done.least
+        self._deviate(estimate, window, tables, noise, done.surprise, least, unsure)
         estimate.ms = (time.perf_counter() - began) * 1e3
         return estimate
 
     def _mixed(
-        self, window: Window, tables: list[str], noise: Noise | None, past: Array, future: Array, spread: Array
-    ) -> tuple[Array, Array, Array, Array]:
-        """Trajectories ``past [A, T, 2 P]`` and ``future [A, F, 2 P]`` (m, m/s), mixed with the agents' last motion as
-        the bundle says, where they are not placed by what the others do. Besides, the share ``[A]`` that is left of
-        their own in the newest frame, and what is not known because of noise ``[A, T]`` (m per axis). What the smoother
-        predicts, ``spread [A, T]`` (m), is of their own alone: of what is mixed it becomes NaN."""
-        whole, frames = np.concatenate([past, future], 1), past.shape[1]
-        share, unsure = np.ones(len(past)), np.zeros(past.shape[:2])
-        times = window.times[-1] + window.dt * np.arange(1 - frames, 1 + future.shape[1])
-        motion = np.isin(tables, (SIHA, STRAIGHT)) & np.isfinite(window.last_velocity).all(1)
-        seen = window.observed[:, -1]
-        lost = ~seen & (window.last_seen < window.times[-1] - STAMP_TOLERANCE)  # else it is about to be seen again
-        for mix, chosen in ((by_number(self.mix, LOST, int((~seen).sum())), lost), (self.mix.get(AHEAD), seen)):
-            rows = np.flatnonzero(chosen & motion)
-            if mix is None or not len(rows):
-                continue
-            start = window.times[-1:] if chosen is seen else window.last_seen[rows, None]
-            position = window.positions[rows, -1:] if chosen is seen else window.last_position[rows, None]
-            since = np.broadcast_to(times - start, (len(rows), len(times)))
-            weights, later = mix.at(since), since > STAMP_TOLERANCE
-            moving = position + window.last_velocity[rows, None] * since[..., None]
-            own = whole[rows][..., : self.dims]
-            told = np.where(later[..., None], mixed(weights, own, moving, position), own)
-            speed = np.where(later[..., None], backward_difference(told, window.dt), whole[rows][..., self.dims :])
-            whole[rows] = np.concatenate([told, speed], -1)
-            if chosen is lost:
-                share[rows] = weights[:, frames - 1, OWN]
-                weights, mixed_here = weights[:, :frames], later[:, :frames]
-                if noise is not None:  # a velocity of two positions
-                    off = weights[..., MOVING] * since[:, :frames] * np.sqrt(2 * noise.variance) / window.dt
-                    unsure[rows] = np.where(mixed_here, np.fmax(off, weights[..., OWN] * spread[rows]), 0)
-                spread[rows] = np.where(mixed_here, np.nan, spread[rows])
-        return whole[:, :frames], whole[:, frames:], share, unsure
+        self, window: Window, tables: list[str], noise: Noise | None, gone: float, whole: Array, spread: Array
+    ) -> Array:
+        """Mix trajectories ``whole [A, T + F, 2 P]`` (m, m/s), of the window and the forecast, with lost agents' last
+        motion as the bundle says, where they are not placed by what the others do. gone: how many are lost. spread
+        ``[A, T]`` (m): what the smoother predicts is of their own alone; of what is mixed it becomes NaN.
+
+        Returns what is not known of them because of noise ``[A, T + F]`` (m per axis), beside what tables say.
+        """
+        frames = spread.shape[1]
+        unsure = np.zeros(whole.shape[:2])
+        times = window.times[-1] + window.dt * np.arange(1 - frames, whole.shape[1] - frames + 1)
+        last = np.concatenate([window.last_position, window.last_velocity], -1)
+        lost = window.last_seen < window.times[-1] - STAMP_TOLERANCE  # else it is about to be seen again
+        lost &= ~window.observed[:, -1] & np.isfinite(last).all(1) & np.isin(tables, (SIHA, STRAIGHT))
+        rows = np.flatnonzero(lost)
+        if not self.mix or not len(rows):
+            return unsure
+        since = times - window.last_seen[rows, None]
+        weights, longest = between_numbers(self.mix, gone, since)
+        later, lasting = since > STAMP_TOLERANCE, np.minimum(since, longest)
+        position, velocity = window.last_position[rows, None], window.last_velocity[rows, None]
+        own = whole[rows][..., : self.dims]
+        told = np.where(later[..., None], mixed(weights, own, position + velocity * lasting[..., None], position), own)
+        speed = np.where(later[..., None], backward_difference(told, window.dt), whole[rows][..., self.dims :])
+        whole[rows] = np.concatenate([told, speed], -1)
+        if noise is not None:
+            off = weights[..., MOVING] * lasting * np.sqrt(2 * noise.variance) / min(window.dt, VELOCITY_SECONDS)
+            path = np.nan_to_num(np.pad(spread[rows], ((0, 0), (0, whole.shape[1] - frames)), mode="edge"))
+            unsure[rows] = np.where(later, np.hypot(off, weights[..., OWN] * path), 0)
+        spread[rows] = np.where(later[:, :frames], np.nan, spread[rows])
+        return unsure
 
     def _deviate(
         self,
@@ -879,10 +882,11 @@ class TeamEstimator:
         noise: Noise | None,
         surprise: float = 1.0,
         least: Array | float = 0.0,
+        motion: Array | None = None,
     ) -> None:
         """Deviations by time since loss, from the bundle's tables of measured errors. Where the team moves otherwise
         than theirs did they grow: of lost agents where a ``surprise`` shows it, and at ``least [A, T]`` (m); of lost
-        agents and of forecasts where those of the last seconds have missed."""
+        agents and of forecasts where those of the last seconds have missed. motion: what :meth:`_mixed` gives."""
         errors = self.bundle.config.errors
         straight = [errors[STRAIGHT]]
         if STRAIGHT in tables and (shown := straight_line_errors(window)) is not None:
@@ -916,6 +920,9 @@ class TeamEstimator:
                 times, most = (float(part[0]) for part in noisy.at(np.sqrt([noise.variance]), growing=1.0))
             width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
         width, radius = np.maximum(width, least), np.maximum(radius, self.radius * least)
+        if motion is not None:
+            past = motion[:, : since.shape[1]]
+            width, radius = np.hypot(width, past), np.hypot(radius, self.radius * past)
         known = np.stack([width[:, -1], radius[:, -1]])
         width, radius = self._grown(np.stack([width, radius]), max(1.0, together / other**2))
         width, radius = np.maximum(width, own[0]), np.maximum(radius, own[1])  # none is better than what is seen
@@ -938,6 +945,8 @@ class TeamEstimator:
             forecast = np.maximum(self._grown(forecast, together), np.stack([width[:, -1:], radius[:, -1:]]))
         alone = np.where(seen & np.isfinite(alone), _missing(alone, alone, MISSED_ALONE), 1.0)
         later = self._grown(np.repeat(later, len(seen), 1), np.maximum(together, alone)[:, None])
+        if motion is not None:
+            forecast = np.hypot(forecast, np.stack([part * motion[:, since.shape[1] :] for part in (1, self.radius)]))
         later = np.where(seen[:, None], later, forecast)
         rows = np.array(tables) == STRAIGHT
         gone = np.nan_to_num(window.times[-1] - window.last_seen, nan=window.times[-1] - window.times[0])
@@ -955,11 +964,11 @@ class TeamEstimator:
         return grown
 
 
-def by_number(tables: Mapping[str, Table], name: str, lost: int) -> Table | None:
+def by_number(errors: dict[str, ErrorTable], name: str, lost: int) -> ErrorTable | None:
     """The table of a name for so many lost agents, or for the next smaller number that was measured; of a bundle that
     does not tell numbers apart the one for all."""
-    found = (tables[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in tables)
-    return next(found, tables.get(name))
+    found = (errors[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in errors)
+    return next(found, errors.get(name))
 
 
 def ahead_table(errors: dict[str, ErrorTable], name: str, tables: list[str], lost: int) -> ErrorTable | None:
@@ -1058,6 +1067,14 @@ def _recall(window: Window, previous: Estimate | None) -> _Memory | None:
     ]
     largest = np.nan_to_num(apart).reshape(len(window.names), -1).max(1)
     return None if np.median(largest) > OTHER_STREAM else memory
+
+
+def _gone(window: Window, memory: _Memory | None) -> float:
+    """How many agents are lost; while some are, more or fewer of them within GONE_SECONDS."""
+    now = float((~window.observed[:, -1]).sum())
+    if memory is None or not memory.gone or not now:
+        return now
+    return now + (memory.gone - now) * float(np.exp((memory.time - window.times[-1]) / GONE_SECONDS))
 
 
 def _without_spikes(window: Window, fastest: float) -> Window:

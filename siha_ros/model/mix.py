@@ -1,9 +1,8 @@
 """How much of a team's answer is the networks' and how much a lost agent's last motion: weights measured on recordings.
 
 A network that has found nothing of how agents influence one another is worse than a straight line, and nobody knows
-before it was tried on recordings that it has not seen. So the answer of a bundle of recordings is a weighted mean of
-what the networks say, the last position at the last velocity, and the last position: of lost agents by the time since
-they were seen, a forecast of theirs by the time that it will be then, of agents in view by the time ahead.
+before it was tried. So of lost agents the answer of a bundle of recordings is a weighted mean of what the networks say,
+the last position at the last velocity, and the last position, by the time since they were seen.
 """
 
 from __future__ import annotations
@@ -22,12 +21,13 @@ from siha_ros.model.bundle import Bundle, BundleError
 Array = NDArray[np.float64]
 OWN, MOVING, HELD = range(3)
 MIX = "mix"  # arrays of a bundle
-LOST, AHEAD = "lost", "ahead"  # tables: lost_1, lost_2 where so many are lost, by the time since; by the time ahead
+LOST = "lost"  # tables: lost_1, lost_2 where so many are lost
+BEYOND = 1.5  # times the last of a table's seconds, the middle of the longest losses measured: a motion lasts no longer
 
 
 @dataclass(frozen=True)
 class Mix:
-    """seconds ``[n]``, ascending: since an agent was seen, or ahead. weights ``[n, 3]``, of OWN, MOVING and HELD: at
+    """seconds ``[n]``, ascending, since an agent was seen. weights ``[n, 3]``, of OWN, MOVING and HELD: at
     least 0, 1 in all."""
 
     seconds: Array
@@ -59,12 +59,24 @@ def mixed(weights: Array, own: Array, moving: Array, held: Array) -> Array:
     return result
 
 
+def between_numbers(mixes: Mapping[str, Mix], gone: float, since: Array) -> tuple[Array, float]:
+    """Weights ``[..., 3]`` at times ``since [...]`` (s) where ``gone`` agents are lost, between the tables of the whole
+    numbers about it, each of that number or the next smaller one, and all of the networks' where there is none; and for
+    how long (s) a last velocity is followed."""
+    parts, longest = [], [0.0]
+    for number, part in ((int(gone), 1 - gone % 1), (int(gone) + 1, gone % 1)):
+        mix = next((mixes[f"{LOST}_{n}"] for n in range(number, 0, -1) if f"{LOST}_{n}" in mixes), None)
+        parts.append(part * (np.eye(3)[OWN] if mix is None else mix.at(since)))
+        longest += [] if mix is None else [BEYOND * float(mix.seconds[-1])]
+    return np.broadcast_to(sum(parts), (*since.shape, 3)), max(longest)
+
+
 def best_weights(errors: Array) -> Array:
-    """Weights ``[3]``, at least 0 and 1 in all, of the least squared error of a weighted mean of answers with ``errors
-    [3, n, P]`` (m), which are finite."""
-    rows = errors.reshape(3, -1).T
+    """Weights ``[k]``, at least 0 and 1 in all, of the least squared error of a weighted mean of answers with ``errors
+    [k, n, P]`` (m), which are finite."""
+    rows = errors.reshape(len(errors), -1).T
     together = 1e3 * max(float(np.linalg.norm(rows)), 1e-12)  # as heavy as makes them 1 in all, but for rounding
-    weights, _ = nnls(np.vstack([rows, np.full(3, together)]), np.append(np.zeros(len(rows)), together))
+    weights, _ = nnls(np.vstack([rows, np.full(len(errors), together)]), np.append(np.zeros(len(rows)), together))
     result: Array = weights / weights.sum()
     return result
 
@@ -74,8 +86,8 @@ def mixes_of(bundle: Bundle) -> dict[str, Mix]:
     found = {}
     for name, tensor in bundle.arrays.get(MIX, {}).items():
         try:
-            if name != AHEAD and not (name.startswith(f"{LOST}_") and name.removeprefix(f"{LOST}_").isdigit()):
-                raise ValueError(f"expected {LOST}_1, {LOST}_2 and so on, or {AHEAD}")
+            if not (name.startswith(f"{LOST}_") and name.removeprefix(f"{LOST}_").isdigit()):
+                raise ValueError(f"expected {LOST}_1, {LOST}_2 and so on")
             found[name] = Mix.from_tensor(tensor)
         except ValueError as error:
             raise BundleError(f"{bundle.path}: mix.safetensors: {name}: {error}") from None
@@ -86,7 +98,7 @@ def shares(mixes: Mapping[str, Mix]) -> list[tuple[str, str]]:
     """What the networks' share is, for people: whose, and the share at each time."""
     return [
         (
-            "ahead, of agents in view" if name == AHEAD else f"{name.removeprefix(f'{LOST}_')} lost, by time since",
+            f"{name.removeprefix(f'{LOST}_')} lost, by time since",
             "; ".join(f"{at:.2g} s: {share:.2f}" for at, share in zip(mix.seconds, mix.weights[:, OWN], strict=True)),
         )
         for name, mix in mixes.items()

@@ -49,9 +49,10 @@ def test_a_bundle_from_a_folder(tmp_path):
     assert (config.system, config.count, config.window, config.max_hidden) == ("recorded", 4, 20, 1)
     assert config.training.trials == ["run_0.csv", "run_1.csv"]
     told = [line for line in said if line.startswith("share of the networks beside a last motion")]
-    assert len(told) == 2 and set(estimator.mix) == {"lost_1", "ahead"}
+    assert len(told) == 1 and set(estimator.mix) == {"lost_1"} and "last_motion" in report["methods"]
     assert estimator.mix["lost_1"].weights[-1, 0] > 0.9  # the sum of all tells where one robot is, learned or not
     plain = [report["methods"][name]["all"]["rmse_cm"] for name in ("constant_velocity", "hold")]
+    assert report["methods"]["last_motion"]["all"]["rmse_cm"] < 1.1 * min(plain)
     assert report["methods"]["siha"]["all"]["rmse_cm"] < 0.5 * min(plain)
     shown = Recording(["a", "b", "c", "d"], made.positions[:1, :, 200:220].astype(float), None, None, 0.1)
     for lost_at in (0, 10):
