@@ -48,6 +48,7 @@ def test_a_bundle_from_a_folder(tmp_path):
     config = estimator.bundle.config
     assert (config.system, config.count, config.window, config.max_hidden) == ("recorded", 4, 20, 1)
     assert config.training.trials == ["run_0.csv", "run_1.csv"]
+    assert config.metrics["test"]["losses"] == 5 and {"siha", "hsp", "forecast", "forecast_lost"} <= set(config.errors)
     told = [line for line in said if line.startswith("share of the networks beside a last motion")]
     assert len(told) == 1 and set(estimator.mix) == {"lost_1"} and "last_motion" in report["methods"]
     assert estimator.mix["lost_1"].weights[-1, 0] > 0.9  # the sum of all tells where one robot is, learned or not
