@@ -22,7 +22,7 @@ from torch import Tensor
 
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.foretold import Foretold, kept, missed
-from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, load_bundle
+from siha_ros.model.bundle import Bundle, BundleError, ErrorTable, by_number, load_bundle
 from siha_ros.model.captured import Captured
 from siha_ros.model.denoise import THIRD, Noise, roughness
 from siha_ros.model.dynamics import FAINT, SEEN_DEVIATION, Evidence, edge_log_odds, graph_of, smooth
@@ -850,14 +850,15 @@ class TeamEstimator:
 
         Returns what is not known of them because of noise ``[A, T + F]`` (m per axis), beside what tables say.
         """
-        frames = spread.shape[1]
-        unsure = np.zeros(whole.shape[:2])
+        frames, unsure = spread.shape[1], np.zeros(whole.shape[:2])
+        if not self.mix:
+            return unsure
         times = window.times[-1] + window.dt * np.arange(1 - frames, whole.shape[1] - frames + 1)
         last = np.concatenate([window.last_position, window.last_velocity], -1)
         lost = window.last_seen < window.times[-1] - STAMP_TOLERANCE  # else it is about to be seen again
         lost &= ~window.observed[:, -1] & np.isfinite(last).all(1) & np.isin(tables, (SIHA, STRAIGHT))
         rows = np.flatnonzero(lost)
-        if not self.mix or not len(rows):
+        if not len(rows):
             return unsure
         since = times - window.last_seen[rows, None]
         weights, longest = between_numbers(self.mix, gone, since)
@@ -962,13 +963,6 @@ class TeamEstimator:
         most = np.array([farthest / self.radius, farthest]).reshape(2, *([1] * (stated.ndim - 1)))
         grown: Array = np.minimum(np.sqrt(times) * stated, np.maximum(stated, most))
         return grown
-
-
-def by_number(errors: dict[str, ErrorTable], name: str, lost: int) -> ErrorTable | None:
-    """The table of a name for so many lost agents, or for the next smaller number that was measured; of a bundle that
-    does not tell numbers apart the one for all."""
-    found = (errors[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in errors)
-    return next(found, errors.get(name))
 
 
 def ahead_table(errors: dict[str, ErrorTable], name: str, tables: list[str], lost: int) -> ErrorTable | None:

@@ -15,7 +15,7 @@ from torch import nn
 
 from offline_training.experiments.cells import Cell, Options
 from offline_training.experiments.lab import FRAMES, Lab, Setting, seeded
-from offline_training.experiments.report import bars, budget, short, table
+from offline_training.experiments.report import bars, budget, figure, table
 from offline_training.experiments.store import Trained
 from offline_training.stages.samples import device_of
 from offline_training.stages.together import Together
@@ -33,13 +33,11 @@ def cells(lab: Lab, options: Options) -> list[Cell]:
     setting = options.setting("springs", max(NUMBERS))
 
     def run() -> dict[str, Any]:
-        own: dict[int, Trained[Any]] = {number: predictors(lab, setting, (number,)) for number in NUMBERS[:-1]}
-        own[setting.hidden], both = lab.hsp_sa(setting), predictors(lab, setting, NUMBERS)
+        one, two, both = predictors(lab, setting, NUMBERS[:1]), lab.hsp_sa(setting), predictors(lab, setting, NUMBERS)
+        own: list[tuple[nn.Module, dict[str, Any]]] = [(one.network[1], one.cost), (two.network, two.cost)]
         states = lab.task(setting).states[:, :, :FRAMES]
         found = {}
-        for number in NUMBERS:
-            alone = own[number].network
-            alone = alone[number] if isinstance(alone, Together) else alone
+        for number, (alone, cost) in zip(NUMBERS, own, strict=True):
             errors = {
                 "own": errors_of(alone, states, number),
                 "shared": errors_of(both.network[number], states, number),
@@ -48,13 +46,13 @@ def cells(lab: Lab, options: Options) -> list[Cell]:
             found[str(number)] = {
                 "mse": {name: [float(values.mean()), *interval(values)] for name, values in errors.items()},
                 "times": [ratio**2, *(bound**2 for bound in bounds)],
-                "costs": {"own": own[number].cost, "shared": both.cost},
+                "costs": {"own": cost, "shared": both.cost},
             }
         return {"agents": setting.agents, "numbers": found}
 
     needs = lab.needs(setting, "hsp_sa")
     ((name, minutes),) = needs.items()
-    needs |= {f"{name} {numbers}": minutes for numbers in (NUMBERS[:-1], NUMBERS)}
+    needs |= {f"{name} {numbers}": minutes for numbers in (NUMBERS[:1], NUMBERS)}
     return [Cell("shared", setting.name, lab.cell_key(setting) | {"numbers": list(NUMBERS)}, needs, run)]
 
 
@@ -96,16 +94,12 @@ def write(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
                 series[title].append(found["mse"][name][0])
                 bounds[title].append(found["mse"][name][1:])
             mean, low, high = found["times"]
-            own, both = (_interval(found["mse"][name]) for name in METHODS)
-            rows.append([groups[-1], own, both, f"{mean:.3f} [{low:.3f}, {high:.3f}]"])
+            errors = (found["mse"][name] for name in METHODS)
+            texts = [figure({"mse": middle, "mse_ci": ends}, "mse") for middle, *ends in errors]
+            rows.append([groups[-1], *texts, f"{mean:.3f} [{low:.3f}, {high:.3f}]"])
             rows[-1] += [budget([found["costs"][name]]) for name in METHODS]
     bars(folder / "shared.png", "MSE_HSP", groups, series, bounds)
     head = ["hidden", *METHODS.values(), "times", *(f"budget, {title}" for title in METHODS.values())]
     return "HSP-sa, MSE_HSP [95 % interval]; the budget of the shared one is that of all numbers\n\n" + table(
         head, rows
     )
-
-
-def _interval(values: Sequence[float]) -> str:
-    mean, low, high = (short(value) for value in values)
-    return f"{mean} [{low}, {high}]"

@@ -19,8 +19,6 @@ from siha_ros.window.types import Estimate, Window
 
 FloatArray = NDArray[np.float64]
 PENALTIES = tuple(10.0**power for power in range(-10, 3))  # m^2; the smallest are for positions without noise
-SEEN_DEVIATION = 0.005  # m per axis, of a state that was observed, as that of the other baselines
-ACCELERATION = 0.5  # m/s^2 by which the deviation of its forecast grows
 TRAINING, VALIDATION = 20_000, 2_000  # windows
 
 
@@ -36,7 +34,7 @@ class TeamRidge:
     name = "ridge"
 
     def __init__(self, training: FloatArray, validation: FloatArray, dt: float, horizon: int = 50):
-        self._training, self._validation, self._dt, self._horizon = training, validation, dt, horizon
+        self._training, self._validation, self._dt = training, validation, dt
         # by the number of agents lost and the frames in which they are seen: the regression, and deviations f8[T] (m)
         self._fitted: dict[tuple[int, bytes], tuple[RidgeRegression, FloatArray]] = {}
         self._fallback = ConstantVelocity(horizon=horizon)
@@ -44,20 +42,20 @@ class TeamRidge:
     def estimate(self, window: Window, previous: Estimate | None = None) -> Estimate:
         """Complete the window; nothing that was seen before it is used."""
         began = perf_counter()
-        plain = self._fallback.estimate(window)
         throughout = window.observed.all(1)
         lost = np.flatnonzero(~throughout)
         seen = window.observed[lost]
         fitting = window.positions.shape == self._training.shape[1:] and abs(window.dt / self._dt - 1) < 1e-3
         if not fitting or not throughout.any() or not len(lost) or (seen != seen[0]).any():
-            return plain
+            return self._fallback.estimate(window)
         ridge, deviations = self._ridge(len(lost), seen[0])
         order = np.concatenate([np.flatnonzero(throughout), lost])
         inside, origin = self._inside(window.positions[None, order], len(lost))
         filled = np.where(window.observed[..., None], window.positions, 0.0)
         filled[lost] = np.where(seen[..., None], filled[lost], (ridge.complete(inside, len(lost), seen[0]) + origin)[0])
-        deviation = np.where(window.observed, SEEN_DEVIATION, deviations)
-        forecast = constant_velocity_forecast(window, filled, self._horizon, deviation[:, -1], ACCELERATION)
+        straight = self._fallback
+        deviation = np.where(window.observed, straight.seen_deviation, deviations)
+        forecast = constant_velocity_forecast(window, filled, straight.horizon, deviation[:, -1], straight.growth)
         estimate = complete(window, filled, deviation, forecast)
         estimate.ms = (perf_counter() - began) * 1e3
         return estimate

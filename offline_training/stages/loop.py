@@ -85,7 +85,9 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
 def write_weights(path: Path, network: nn.Module, settings: dict[str, str] | None = None) -> None:
     """``network``'s tensors as safetensors, with ``settings`` beside them; others may read the file."""
     # Copies: safetensors takes no weights that networks share.
-    tensors = {name: tensor.contiguous().clone() for name, tensor in network.state_dict().items()}
+    tensors = {
+        name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in network.state_dict().items()
+    }
     content = safetensors.torch.save(tensors, settings)
     write_atomically(path, lambda beside: beside.write_bytes(content))
 

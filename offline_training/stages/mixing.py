@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,11 @@ from siha_ros.baselines import ConstantVelocity, Hold
 from siha_ros.demo.scoring import TEAM_BINS
 from siha_ros.model.bundle import BundleConfig
 from siha_ros.model.mix import LOST, MOVING, OWN, Mix, best_weights
-from siha_ros.progress import shown
-from siha_ros.replay.losses import Run, estimate_frames, live_window
-from siha_ros.window.types import Estimate, WindowEstimator
+from siha_ros.replay.losses import Run, run_losses
+from siha_ros.window.types import WindowEstimator
 
 Array = NDArray[np.float64]
 LEAST_LOSSES = 5  # that weights are chosen by
-Row = tuple[int, float, Array]  # which loss, s since it, errors [3, P] (m)
 
 
 class LastMotion(ConstantVelocity):
@@ -51,36 +49,36 @@ def measure_mix(
     estimator: without any mix. rate: estimates a second. total: runs, for ``progress``. Raises ValueError where runs do
     not fit the grid of the bundle.
     """
-    methods: list[WindowEstimator] = [estimator, ConstantVelocity(config.horizon), Hold(config.horizon)]
-    random, rows = np.random.default_rng(seed), dict[int, list[Row]]()
-    for number, run in enumerate(shown(runs, "mixing", total, progress=progress)):
-        previous: list[Estimate | None] = [None] * len(methods)
-        for frame in estimate_frames(config, run, rate, float(random.random())):
-            window = live_window(config, run, frame)
-            answers = [method.estimate(window, before) for method, before in zip(methods, previous, strict=True)]
-            previous = list(answers)
-            for agent in np.flatnonzero(~window.observed[:, -1]):
-                why = answers[0].reason[agent]
-                if not why or why.startswith("extrapolated"):  # else it is placed by the others, and not mixed
-                    wrong = run.positions[agent, frame] - np.stack([answer.positions[agent, -1] for answer in answers])
-                    rows.setdefault(len(run.lost), []).append((number, (frame - run.lost_at + 1) * run.dt, wrong))
-    tables = {f"{LOST}_{lost}": _table(part, [0, 1, 2]) for lost, part in sorted(rows.items())}
-    motion = _table([row for part in rows.values() for row in part], [1, 2])
+    methods = {"own": estimator, "moving": ConstantVelocity(config.horizon), "held": Hold(config.horizon)}
+    traces = run_losses(config, methods, runs, rate=rate, seed=seed, progress=progress, total=total).traces
+    told = traces["own"]
+    if not told.since:
+        return {}, None
+    loss, number, since = (np.array(part) for part in (told.loss, told.number, told.since))
+    errors: Array = np.stack([trace.error for trace in traces.values()])
+    # of the others the agents are placed by what is seen, and not mixed
+    mixable = np.array([not why or why.startswith("extrapolated") for why in told.reason])
+    tables = {
+        f"{LOST}_{lost}": _table(loss[rows], since[rows], errors[:, rows], [0, 1, 2])
+        for lost in np.unique(number[mixable]).tolist()
+        for rows in [mixable & (number == lost)]
+    }
+    motion = _table(loss[mixable], since[mixable], errors[:, mixable], [1, 2])
     return {name: mix for name, mix in tables.items() if mix is not None}, motion
 
 
-def _table(rows: Sequence[Row], answers: list[int]) -> Mix | None:
+def _table(loss: NDArray[np.int64], since: Array, errors: Array, answers: list[int]) -> Mix | None:
     """Of ``answers``, a weight for each time of TEAM_BINS that enough losses tell; where the networks are among them
-    they have all at first, when they know what was just seen."""
-    found: list[tuple[float, Array]] = [(0.0, np.eye(3)[answers[0]])] if OWN in answers else []
-    begin = 0.0
-    for end in TEAM_BINS.values():
-        part = [row for row in rows if begin < row[1] <= end]
-        begin = end
-        if len({loss for loss, _, _ in part}) >= LEAST_LOSSES:
+    they have all at first, when they know what was just seen. loss: i8[n]. since: f8[n] (s). errors: f8[3, n, P] (m).
+    """
+    found: list[tuple[float, Array]] = [(0.0, np.eye(3)[OWN])] if OWN in answers else []
+    place = np.searchsorted(list(TEAM_BINS.values()), since)
+    for number in range(len(TEAM_BINS)):
+        rows = place == number
+        if len(np.unique(loss[rows])) >= LEAST_LOSSES:
             weights = np.zeros(3)
-            weights[answers] = best_weights(np.stack([row[2][answers] for row in part], 1))
-            found.append((float(np.median([since for _, since, _ in part])), weights))
+            weights[answers] = best_weights(errors[answers][:, rows])
+            found.append((float(np.median(since[rows])), weights))
     if len(found) <= (OWN in answers):
         return None
     return Mix(*(np.array(column) for column in zip(*found, strict=True)))

@@ -13,10 +13,10 @@ import shutil
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import safetensors.torch
@@ -27,6 +27,8 @@ from torch import Tensor, nn
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
+
+Table = TypeVar("Table")
 
 FORMAT = 1
 RECORDED = "recorded"  # the system of a bundle that was trained on recordings of a team
@@ -119,6 +121,13 @@ class ErrorTable:
         1 where NaN."""
         usual = np.interp(seconds, self.seconds, self.spread)
         return np.clip(np.where(np.isfinite(spread), spread / usual, 1.0), 1 / MOST_UNUSUAL, MOST_UNUSUAL)
+
+
+def by_number(tables: Mapping[str, Table], name: str, lost: int) -> Table | None:
+    """The table of a name for so many lost agents, or for the next smaller number that was measured; of a bundle that
+    does not tell numbers apart the one for all."""
+    found = (tables[f"{name}_{number}"] for number in range(max(lost, 1), 0, -1) if f"{name}_{number}" in tables)
+    return next(found, tables.get(name))
 
 
 @dataclass

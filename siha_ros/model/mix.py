@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from torch import Tensor
 
-from siha_ros.model.bundle import Bundle, BundleError
+from siha_ros.model.bundle import Bundle, BundleError, by_number
 
 Array = NDArray[np.float64]
 OWN, MOVING, HELD = range(3)
@@ -65,7 +65,7 @@ def between_numbers(mixes: Mapping[str, Mix], gone: float, since: Array) -> tupl
     how long (s) a last velocity is followed."""
     parts, longest = [], [0.0]
     for number, part in ((int(gone), 1 - gone % 1), (int(gone) + 1, gone % 1)):
-        mix = next((mixes[f"{LOST}_{n}"] for n in range(number, 0, -1) if f"{LOST}_{n}" in mixes), None)
+        mix = by_number(mixes, LOST, number)
         parts.append(part * (np.eye(3)[OWN] if mix is None else mix.at(since)))
         longest += [] if mix is None else [BEYOND * float(mix.seconds[-1])]
     return np.broadcast_to(sum(parts), (*since.shape, 3)), max(longest)

@@ -66,7 +66,7 @@ class Trace:
 
     loss: which loss. number: of agents lost in it. since: s. error: truth minus estimate in the newest frame (m).
     width, radius: of 68 % per axis and of 95 % that the method gave (m). spread: deviation that it predicted before
-    these were set by measured errors (m), NaN where it does not.
+    these were set by measured errors (m), NaN where it does not. reason: that it gave.
     """
 
     loss: list[int] = field(default_factory=list)
@@ -76,6 +76,7 @@ class Trace:
     width: list[float] = field(default_factory=list)
     radius: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)
+    reason: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -219,6 +220,7 @@ def _note(out: Losses, name: str, run: Run, frame: int, estimate: Estimate) -> N
         trace.width.append(float(np.sqrt(estimate.covariance[agent, -1, 0, 0])))
         trace.radius.append(float(estimate.position_95[agent, -1]))
         trace.spread.append(np.nan if estimate.spread is None else float(estimate.spread[agent, -1]))
+        trace.reason.append(estimate.reason[agent])
     if name != "siha":
         return
     order = np.concatenate([np.setdiff1d(np.arange(len(run.names)), run.lost), run.lost])

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from siha_ros.estimator import ahead_table, by_number, lost_ahead
-from siha_ros.model.bundle import ErrorTable
+from siha_ros.estimator import ahead_table, lost_ahead
+from siha_ros.model.bundle import ErrorTable, by_number
 from siha_ros.replay.forecasts import Forecasts, coverage
 from siha_ros.replay.losses import FORECAST, FORECAST_LOST, Losses, Trace, error_tables, forecast_tables
 from siha_ros.window.types import Forecast
