@@ -44,7 +44,13 @@ def data_options(commands: Any) -> None:
     )
     bag.add_argument("--storage", choices=("mcap", "sqlite3"), default="mcap", help="(default: %(default)s)")
     bag.add_argument("--rate", type=factor, default=None, metavar="HZ", help="of files that number their frames")
-    bag.add_argument("--unit", type=factor, default=1.0, metavar="M", help="metres in a unit of the files (default: 1)")
+    bag.add_argument(
+        "--unit",
+        type=factor,
+        default=None,
+        metavar="M",
+        help="metres in a unit of the files (default: what they say, or 1)",
+    )
     bag.add_argument("--time-unit", type=factor, default=None, metavar="S", help="seconds in a unit of their times")
     bag.add_argument("--names", default=None, metavar="A,B", help="agents (of ASF: trials) to take (default: all)")
     bag.set_defaults(run=_bag)

@@ -33,7 +33,11 @@ def folder_options(train: Any) -> argparse.ArgumentParser:
     read = folder.add_argument_group("what files may leave open")
     read.add_argument("--rate", type=factor, default=None, metavar="HZ", help="of files that number their frames")
     read.add_argument(
-        "--unit", type=factor, default=1.0, metavar="M", help="metres in a unit of the files (default: 1)"
+        "--unit",
+        type=factor,
+        default=None,
+        metavar="M",
+        help="metres in a unit of the files (default: what they say, or 1)",
     )
     read.add_argument("--time-unit", type=factor, default=None, metavar="S", help="seconds in a unit of their times")
     read.add_argument("--names", default=None, metavar="A,B", help="agents to take (default: all)")

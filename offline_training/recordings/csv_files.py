@@ -4,8 +4,8 @@ Wide: a time and, for each agent, NAME_x, NAME_y (and NAME_z); an empty cell or 
 the agent's name or number, the time, x, y (z), and vx, vy (vz) where measured. One agent: time, x, y (z) alone; a
 folder of such files is a team, each agent named by its file. Cells are parted by commas, semicolons or tabs.
 
-Time columns are time, t, stamp or timestamp (s, or what stands in brackets: ms, us, ns), or frame, whose numbers are
-divided by the rate. A leading # before the names is skipped, units in brackets are left out, _est is.
+Time columns are time, t, stamp or timestamp (s), or frame, whose numbers are divided by the rate. A unit in brackets
+counts, x[mm] or time[min], unless the options give one. A leading # before the names is skipped, _est is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from offline_training.recordings.recording import ReadOptions, Recording, Record
 
 AGENT_COLUMNS = ("agent", "id", "name", "robot", "player", "track", "track_id", "person")
 TIME_COLUMNS = ("time", "t", "stamp", "timestamp")
-TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+TIME_UNITS |= dict.fromkeys(("sec", "second", "seconds"), 1.0)
+LENGTHS = {"m": 1.0, "dm": 0.1, "cm": 0.01, "mm": 1e-3, "km": 1e3, "in": 0.0254, "ft": 0.3048}
+LENGTHS |= dict.fromkeys(("meter", "meters", "metre", "metres"), 1.0)
 _KNOWN = {*AGENT_COLUMNS, *TIME_COLUMNS, "frame", "x", "y", "z", "vx", "vy", "vz"}
 _OPEN: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -55,6 +58,19 @@ class _Table:
                     ) from None
             raise
 
+    def measured(self, names: Sequence[str], options: ReadOptions) -> NDArray[np.float64]:
+        """Coordinates, or their velocities, as f8[rows, P], in the options' unit or, where they give none, metres.
+        Raises RecordingError."""
+        columns = []
+        for name in names:
+            unit = self.units.get(name, "m").removesuffix("/s")
+            if options.unit is None and unit not in LENGTHS:
+                raise RecordingError(
+                    f"{self.path}:1: column {name} in {unit}: expected {', '.join(LENGTHS)}, or the unit as an option"
+                )
+            columns.append(self.numbers(name) * (LENGTHS[unit] if options.unit is None else 1.0))
+        return np.stack(columns, -1)
+
 
 def read(path: Path, options: ReadOptions) -> Recording:
     """Read one file of any layout. Raises RecordingError."""
@@ -63,15 +79,23 @@ def read(path: Path, options: ReadOptions) -> Recording:
     agent = next((name for name in AGENT_COLUMNS if all(table.columns.get(name, [""]))), None)
     if "x" in table.columns and "y" in table.columns:
         if agent is None:
-            return from_tracks({_stem(path): _track(table, stamps)}, str(path))
-        return _long(table, stamps, agent)
-    return _wide(table, stamps, options.agents)
+            return from_tracks({_agent(path): _track(table, stamps, _axes([table]), options)}, str(path))
+        return _long(table, stamps, agent, options)
+    return _wide(table, stamps, options)
 
 
 def read_agents(files: Sequence[Path], folder: Path, options: ReadOptions) -> Recording:
     """Files of one agent each as one recording."""
-    tables = {_stem(file): _table(file) for file in files}
-    return from_tracks({name: _track(table, _stamps(table, options)) for name, table in tables.items()}, str(folder))
+    tables: dict[str, _Table] = {}
+    for file in files:
+        if _agent(file) in tables:
+            raise RecordingError(
+                f"{file}: a second file of agent {_agent(file)}, beside {tables[_agent(file)].path.name}"
+            )
+        tables[_agent(file)] = _table(file)
+    axes = _axes(list(tables.values()))
+    tracks = {name: _track(table, _stamps(table, options), axes, options) for name, table in tables.items()}
+    return from_tracks(tracks, str(folder))
 
 
 def is_one_agent(path: Path) -> bool:
@@ -80,8 +104,8 @@ def is_one_agent(path: Path) -> bool:
     return "x" in names and "y" in names and not any(name in names for name in AGENT_COLUMNS)
 
 
-def _long(table: _Table, stamps: NDArray[np.float64], agent: str) -> Recording:
-    whole = _track(table, stamps)
+def _long(table: _Table, stamps: NDArray[np.float64], agent: str, options: ReadOptions) -> Recording:
+    whole = _track(table, stamps, _axes([table]), options)
     labels = np.array(table.columns[agent])
     tracks = {}
     for name in dict.fromkeys(table.columns[agent]):
@@ -91,14 +115,14 @@ def _long(table: _Table, stamps: NDArray[np.float64], agent: str) -> Recording:
     return from_tracks(tracks, str(table.path))
 
 
-def _wide(table: _Table, stamps: NDArray[np.float64], wanted: Sequence[str]) -> Recording:
+def _wide(table: _Table, stamps: NDArray[np.float64], options: ReadOptions) -> Recording:
     names = [name.removesuffix("_x") for name in table.columns if name.endswith("_x")]
     if not any(f"{name}_y" in table.columns for name in names):
         raise RecordingError(
             f"{table.path}:1: no positions: expected x and y, or NAME_x and NAME_y, got {', '.join(table.columns)}"
         )
-    if wanted and set(wanted) <= set(names):
-        names = list(wanted)
+    if options.agents and set(options.agents) <= set(names):
+        names = list(options.agents)
     half = [name for name in names if f"{name}_y" not in table.columns]
     if half:
         raise RecordingError(
@@ -106,26 +130,36 @@ def _wide(table: _Table, stamps: NDArray[np.float64], wanted: Sequence[str]) -> 
         )
     axes = "xyz" if all(f"{name}_z" in table.columns for name in names) else "xy"
     return from_tracks(
-        {name: Track(stamps, np.stack([table.numbers(f"{name}_{axis}") for axis in axes], -1)) for name in names},
+        {name: Track(stamps, table.measured([f"{name}_{axis}" for axis in axes], options)) for name in names},
         str(table.path),
     )
 
 
-def _track(table: _Table, stamps: NDArray[np.float64]) -> Track:
-    axes = "xyz" if "z" in table.columns else "xy"
-    positions = np.stack([table.numbers(axis) for axis in axes], -1)
-    flat = positions[np.isfinite(positions[:, :2]).all(-1), 2:]
-    if not (np.isfinite(flat).all() and flat.any()):  # a z that some rows do not give, or that is always 0, is none
-        positions, axes = positions[:, :2], "xy"
+def _axes(tables: Sequence[_Table]) -> str:
+    """Of the agents of some tables: a z that some rows do not give, or that is 0 in all, is none."""
+    if any("z" not in table.columns for table in tables):
+        return "xy"
+    heights = [
+        table.numbers("z")[np.isfinite(table.numbers("x")) & np.isfinite(table.numbers("y"))] for table in tables
+    ]
+    return "xyz" if all(np.isfinite(part).all() for part in heights) and any(map(np.any, heights)) else "xy"
+
+
+def _track(table: _Table, stamps: NDArray[np.float64], axes: str, options: ReadOptions) -> Track:
     measured = all(f"v{axis}" in table.columns for axis in axes)
-    return Track(stamps, positions, np.stack([table.numbers(f"v{axis}") for axis in axes], -1) if measured else None)
+    velocities = table.measured([f"v{axis}" for axis in axes], options) if measured else None
+    return Track(stamps, table.measured(list(axes), options), velocities)
 
 
 def _stamps(table: _Table, options: ReadOptions) -> NDArray[np.float64]:
     name = next((name for name in TIME_COLUMNS if name in table.columns), None)
     if name is not None:
-        unit = options.time_unit or TIME_UNITS.get(table.units.get(name, "s"), 1.0)
-        stamps = table.numbers(name) * unit
+        unit = table.units.get(name, "s")
+        if options.time_unit is None and unit not in TIME_UNITS:
+            raise RecordingError(
+                f"{table.path}:1: column {name} in {unit}: expected {', '.join(TIME_UNITS)}, or the unit as an option"
+            )
+        stamps = table.numbers(name) * (options.time_unit or TIME_UNITS[unit])
     elif options.rate is None:
         held = "numbers frames" if "frame" in table.columns else "gives no times"
         raise RecordingError(f"{table.path}: {held}: give the rate, or a column {' or '.join(TIME_COLUMNS)}")
@@ -197,5 +231,6 @@ def _tidy(path: Path, titles: Sequence[str]) -> tuple[list[str], dict[str, str]]
     return names, units
 
 
-def _stem(path: Path) -> str:
-    return path.name.split(".")[0]
+def _agent(path: Path) -> str:
+    """The name of a file without what says its kind; a name may have dots of its own."""
+    return re.sub(r"\.csv(\.gz|\.xz)?$", "", path.name, flags=re.IGNORECASE)

@@ -75,14 +75,14 @@ class ReadOptions:
 
     Attributes:
         rate: frames a second (Hz) of files that number frames, or give no times at all.
-        unit: metres in one unit of the file.
+        unit: metres in one unit of the file; None goes by the file: what stands beside a column's name, else metres.
         time_unit: seconds in one unit of its times; None goes by the file: what a column is called, else seconds.
         agents: names to take, in this order; empty takes all.
         topic: input topic of a bag, with {agent} for a name; None is the node's default, /{agent}/pose.
     """
 
     rate: float | None = None
-    unit: float = 1.0
+    unit: float | None = None
     time_unit: float | None = None
     agents: Sequence[str] = ()
     topic: str | None = None
@@ -159,9 +159,9 @@ def _chosen(recording: Recording, options: ReadOptions) -> Recording:
     return replace(
         recording,
         names=[recording.names[row] for row in rows],
-        positions=recording.positions[rows] * options.unit,
+        positions=recording.positions[rows] * (options.unit or 1.0),
         observed=recording.observed[rows],
-        velocities=None if velocities is None else velocities[rows] * options.unit,
+        velocities=None if velocities is None else velocities[rows] * (options.unit or 1.0),
     )
 
 

@@ -74,6 +74,42 @@ def test_one_file_for_each_agent_is_one_recording_and_its_stamps_may_differ(tmp_
     assert found.interval == 1.0
 
 
+def test_names_of_files_may_have_dots(tmp_path):
+    for number in range(3):
+        (tmp_path / f"robot.{number}.csv").write_text(f"t,x,y\n0,{number},0\n1,{number},1\n")
+    (found,) = read_recordings(tmp_path)
+    assert found.names == ["robot.0", "robot.1", "robot.2"]
+    np.testing.assert_array_equal(found.positions[:, 0, 0], [0, 1, 2])
+    with gzip.open(tmp_path / "robot.2.csv.gz", "wt") as file:
+        file.write("t,x,y\n0,9,0\n")
+    with pytest.raises(RecordingError, match=r"robot.2.csv.gz: a second file of agent robot.2, beside robot.2.csv$"):
+        read_recordings(tmp_path)
+
+
+def test_files_of_one_agent_each_are_in_the_plane_or_in_space_together(tmp_path):
+    (tmp_path / "high.csv").write_text("t,x,y,z\n0,0,0,1\n1,0,0,2\n")
+    (tmp_path / "low.csv").write_text("t,x,y,z\n0,5,5,0\n1,5,5,0\n")
+    (found,) = read_recordings(tmp_path)
+    np.testing.assert_array_equal(found.positions[:, 1], [[0, 0, 2], [5, 5, 0]])
+    (tmp_path / "flat.csv").write_text("t,x,y\n0,7,7\n1,7,7\n")
+    (found,) = read_recordings(tmp_path)
+    assert found.dims == 2 and found.names == ["flat", "high", "low"]
+
+
+def test_units_in_brackets_count_unless_the_options_give_one(tmp_path):
+    text = "time[min],a_x[cm],a_y[cm],b_x,b_y [mm]\n0,100,200,3,4000\n0.5,0,0,0,0\n"
+    (found,) = read(tmp_path, "team.csv", text)
+    np.testing.assert_allclose(found.positions[:, 0], [[1, 2], [3, 4]])
+    np.testing.assert_allclose(found.stamps, [0, 30])
+    (found,) = read_recordings(tmp_path, ReadOptions(unit=0.5, time_unit=2.0))
+    np.testing.assert_allclose(found.positions[:, 0], [[50, 100], [1.5, 2000]])
+    np.testing.assert_allclose(found.stamps, [0, 1])
+    text = "agent,t,x[mm],y[mm],vx[mm/s],vy[mm/s]\na,0,1000,2000,300,400\n"
+    (found,) = read(tmp_path, "team.csv", text)
+    np.testing.assert_allclose(found.positions[0, 0], [1, 2])
+    np.testing.assert_allclose(found.velocities[0, 0], [0.3, 0.4])
+
+
 def test_a_height_that_is_not_given_or_never_changes_from_zero_is_none(tmp_path):
     (found,) = read(tmp_path, "a.csv", "agent,t,x,y,z\nball,0,1,2,3\nman,0,4,5,\n")
     assert found.dims == 2
@@ -120,6 +156,8 @@ def test_the_newer_of_two_samples_at_one_stamp_and_any_order():
         ("a.csv", "t,x,y\n1,2,3\n,2,3\n", "a.csv:3: a row without a time"),
         ("a.csv", "t,a_x,a_y,b_x\n1,2,3,4\n", "a.csv:1: b_x without b_y (no agent? --names tells which ones are)"),
         ("a.csv", "t;a_x;a_y\n1;2,5;4\n", "a.csv:2: column a_x: expected a number, got '2,5'"),
+        ("a.csv", "t,x[px],y[px]\n1,2,3\n", "a.csv:1: column x in px: expected m, dm, cm, mm, "),
+        ("a.csv", "t[days],x,y\n1,2,3\n", "a.csv:1: column t in days: expected s, ms, us, ns, min, h, "),
         ("a.csv", "", "a.csv: empty"),
         ("a.csv", "t,x,y\n", "a.csv: no rows under the names of the columns"),
         ("a.csv", "t,x,y,x\n1,1,1,1\n", "a.csv:1: two columns are called x"),
