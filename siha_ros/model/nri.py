@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,8 @@ class NRIConfig:
     difference_gain: 0 for the paper's encoder; otherwise frame differences times this gain go in as further features.
         Accelerations are some 100 times smaller than velocities in the normalised state, hard to find without.
     encoder_width, decoder_width: hidden sizes (paper: 256). dropout: paper 0.
+    out_layers: of the encoder's last map, from pairs to edge types: 1 is Kipf's; the paper's encoder of motion capture
+        has an MLP of 3 (appendix B), as static NRI has it there.
     skip_first: type 0 sends no message.
     tied: both directions of a pair share one sample (springs, charges); False in the paper. The divergence still counts
         both directions.
@@ -55,6 +58,7 @@ class NRIConfig:
     encoder_width: int = 256
     decoder_width: int = 256
     dropout: float = 0.0
+    out_layers: int = 1
     skip_first: bool = True
     tied: bool = False
     output_gain: float = 1.0
@@ -68,6 +72,8 @@ class NRIConfig:
     def __post_init__(self) -> None:
         if self.encoder not in ("mlp", "conv"):
             raise ValueError(f"encoder: {self.encoder!r} is unknown, expected 'mlp' or 'conv'")
+        if self.out_layers < 1:
+            raise ValueError(f"out_layers: {self.out_layers}, expected 1 or more")
         if self.prior is not None and len(self.prior) != self.edge_types:
             raise ValueError(f"prior: {len(self.prior)} probabilities for {self.edge_types} edge types")
 
@@ -170,9 +176,13 @@ class Encoder(nn.Module):
             self.mix = MLP(nn.Linear(width, width), width, dropout)
         self.node = MLP(nn.Linear(width, width), width, dropout)
         self.pair2 = MLP(PairLinear(width, width, edge_features=width), width, dropout)
-        self.out = nn.Linear(width, config.edge_types)
-        nn.init.xavier_normal_(self.out.weight)
-        nn.init.constant_(self.out.bias, 0.1)
+        sizes = [width] * config.out_layers + [config.edge_types]
+        layers = [nn.Linear(*pair) for pair in pairwise(sizes)]
+        for layer in layers:
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.constant_(layer.bias, 0.1)
+        first, *more = layers
+        self.out = nn.Sequential(first, *(part for layer in more for part in (nn.ELU(), layer))) if more else first
 
     def forward(self, x: Tensor) -> Tensor:
         """``[B, A, T, D]`` to logits ``[B, A, A - 1, K]`` (receiver, sender)."""

@@ -105,7 +105,10 @@ def kipf_encoder(encoder, x):
         x = skip = kipf_mlp(encoder.mix, x.view(batch, agents * (agents - 1), -1))
     x = kipf_mlp(encoder.node, edge2node(x, agents))
     x = kipf_mlp(encoder.pair2, torch.cat([node2edge(x), skip], -1))
-    return x @ encoder.out.weight.T + encoder.out.bias
+    layers = [encoder.out] if encoder.config.out_layers == 1 else list(encoder.out)[::2]
+    for layer in layers[:-1]:
+        x = F.elu(x @ layer.weight.T + layer.bias)
+    return x @ layers[-1].weight.T + layers[-1].bias
 
 
 def kipf_step(decoder, x, edges):
@@ -147,9 +150,9 @@ def test_pair_linear_starts_as_the_concatenated_layer_does():
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("encoder", ["mlp", "conv"])
-@pytest.mark.parametrize("types", [2, 3])
-def test_encoder_is_that_of_kipf(encoder, types, training):
-    nri = make_nri(encoder=encoder, edge_types=types).train(training)
+@pytest.mark.parametrize(("types", "layers"), [(2, 1), (3, 1), (2, 3)])
+def test_encoder_is_that_of_kipf(encoder, types, layers, training):
+    nri = make_nri(encoder=encoder, edge_types=types, out_layers=layers).train(training)
     x = trajectories()
     expected = kipf_encoder(nri.encoder, x)
     logits = nri.encoder(x)
