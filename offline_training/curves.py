@@ -64,9 +64,11 @@ def bench_curves(
         if without not in options:
             raise ValueError(f"--without {without}: the choice {name} stands for {', '.join(options) or 'no option'}")
         curves[f"{name}_without_{without}"] = [option for option in options if option != without]
-    claim(work, minutes=None if samples else minutes, samples=samples, seed=seed, training=TRAINING)
-    report: dict[str, Any] = {"schema": 1, "machine": machine(device), "threads": torch.get_num_threads()}
-    report |= {"minutes": None if samples else minutes, "samples": samples, "seed": seed, "curves": {}}
+    threads, length = torch.get_num_threads(), {"minutes": None if samples else minutes, "samples": samples}
+    report: dict[str, Any] = {"schema": 1, "machine": machine(device), "device": device, "threads": threads}
+    here = {"processor": report["machine"]["processor"], "device": device, "threads": threads}  # whose minutes they are
+    claim(work, **length, seed=seed, training=TRAINING, **here)
+    report |= length | {"seed": seed, "curves": {}}
     for name, options in curves.items():
         sizes = [f"hidden={AGENTS - 5}", f"training={TRAINING}", f"validation={VALIDATION}", f"seed={seed}"]
         config = load_config("springs", options, sizes)

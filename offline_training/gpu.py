@@ -24,6 +24,7 @@ from offline_training.configured import fit_budget, load_windows
 from offline_training.experiments.lab import ROUNDS, Lab, Setting, space_of
 from offline_training.experiments.measure import all_figures
 from offline_training.springs import finish_bundle
+from offline_training.stages.logs import claim
 from offline_training.team import train_team
 from siha_ros.arguments import budget as budget_type
 from siha_ros.bench import stream_window, window_times
@@ -50,10 +51,13 @@ BUNDLES = ("springs_team", "body")
 
 
 def run(device: str, budget: float, out: Path) -> bool:
-    """Do it all within ``budget`` seconds, more or less; false where a check failed."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Do it all within ``budget`` seconds, more or less; false where a check failed. Goes on from what the same run has
+    trained in ``out``; raises ValueError where another one, of another machine or budget, has."""
     began = time.monotonic()
     report: dict[str, Any] = {"schema": 1, "machine": machine(device), "device": device, "budget_s": budget}
+    for hidden in HEADLINE:
+        own = {"device": device, "processor": report["machine"]["processor"], "budget": budget}
+        claim(work_of(out, hidden), hidden=hidden, **own)
 
     def done(part: str, content: Any) -> None:
         report[part] = content
@@ -86,6 +90,11 @@ def run(device: str, budget: float, out: Path) -> bool:
     over = report["seconds"] - budget
     print(f"{report['seconds']:.0f} s" + (f", {over:.0f} s more than the budget" if over > 0 else ""), flush=True)
     return all(check["ok"] for check in checks)
+
+
+def work_of(out: Path, hidden: int) -> Path:
+    """Where the networks for so many hidden agents are trained."""
+    return out / f"work_{hidden}"
 
 
 # correctness
@@ -215,8 +224,7 @@ def one_window(name: str, device: str) -> dict[str, Any]:
 
 def headline(device: str, seconds: float, out: Path, hidden: int, budget: float) -> dict[str, Any]:
     """Springs trained in so many seconds: figures of the paper's table; and a bundle of the first."""
-    work = out / f"work_{hidden}"
-    work.mkdir(parents=True, exist_ok=True)
+    work = work_of(out, hidden)
     config = fit_budget(load_config("springs", None, [f"hidden={hidden}"]), work, None, seconds, MOST, device, False)
     training, validation, _ = load_windows(config, None)
     plan = config.plan(len(training), training.agents, hidden, len(validation))
@@ -242,14 +250,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m offline_training.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu (default: %(default)s)")
     parser.add_argument("--budget", type=budget_type, default=480.0, metavar="8m", help="(default: 8m)")
-    parser.add_argument("--out", type=Path, default=Path("gpu"), metavar="DIR", help="(default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="(default: gpu/DEVICE)")
     options = parser.parse_args(arguments)
     try:
         choose_device(options.device)
+        return 0 if run(options.device, options.budget, options.out or Path("gpu") / options.device) else 1
     except ValueError as error:
         print(f"gpu: {error}", file=sys.stderr)
         return 2
-    return 0 if run(options.device, options.budget, options.out) else 1
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from offline_training.team import (
     TeamModules,
     TeamPlan,
     measure_noise,
-    new_networks,
     save_team,
     train_team,
     training_record,
@@ -82,11 +81,6 @@ def springs_plan(kind: str, hidden_counts: tuple[int, ...]) -> TeamPlan:
         visible_only=kind == "fresh",
         cached=CACHED,
     )
-
-
-def new_modules(kind: str, hidden_counts: tuple[int, ...]) -> TeamModules:
-    """Untrained networks of a set."""
-    return new_networks(springs_plan(kind, hidden_counts))
 
 
 def train_modules(

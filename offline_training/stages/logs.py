@@ -38,7 +38,7 @@ def claim(work: Path, **options: object) -> None:
         if other:
             more = f" and {len(other) - SHOWN} more" * (len(other) > SHOWN)
             raise ValueError(
-                f"{work} holds a training with {', '.join(other[:SHOWN])}{more}: choose another --work, or remove it"
+                f"{work} holds a training with {', '.join(other[:SHOWN])}{more}: choose another folder, or remove it"
             )
         return
     (work / "budget.json").unlink(missing_ok=True)  # chosen for other options
@@ -54,7 +54,7 @@ def _hold(work: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise ValueError(f"another training is running in {work}: choose another --work, or wait for it") from None
+        raise ValueError(f"another training is running in {work}: choose another folder, or wait for it") from None
     except OSError:  # a file system without locks
         pass
     _HELD[path] = file

@@ -126,6 +126,20 @@ def test_it_runs_to_its_end(parts, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "100 s"
 
 
+def test_what_another_machine_or_budget_trained_is_not_told_as_this_one(parts, tmp_path, monkeypatch, capsys):
+    """A trial on the CPU leaves trained networks; nothing slow runs before that is said."""
+    arguments = ["--device", "cpu", "--budget", "2m", "--out", str(tmp_path)]
+    assert gpu.main(arguments) == 0 and len(parts) == 1
+    (tmp_path / "work_2" / "nri.pt").write_bytes(b"trained")
+    assert gpu.main(arguments) == 0 and len(parts) == 2  # the same goes on
+    assert gpu.main(["--device", "cpu", "--budget", "8m", "--out", str(tmp_path)]) == 2
+    other = "holds a training with budget 120.0 (now 480.0): choose another folder, or remove it"
+    assert capsys.readouterr().err == f"gpu: {tmp_path / 'work_2'} {other}\n"
+    monkeypatch.setattr(gpu, "machine", lambda device: {"processor": "another"})
+    assert gpu.main(arguments) == 2 and "(now another)" in capsys.readouterr().err
+    assert len(parts) == 2
+
+
 def test_no_gpu_is_said(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert gpu.main(["--device", "cuda"]) == 2

@@ -3,8 +3,6 @@ its linear system."""
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -173,10 +171,3 @@ def test_what_cannot_be_is_refused():
         team_windows(1, 50, seed=0, run_seconds=4)
     with pytest.raises(ValueError, match="number 1"):
         simulate_springs(1, 1, seed=0, first_frame=0)
-
-
-def test_speed_is_reported(record_property):
-    simulate_springs(1, 1, seed=0)
-    begin = time.perf_counter()
-    simulate_springs(1000, 50, seed=0)
-    record_property("springs_trajectories_per_s", 1000 / (time.perf_counter() - begin))
