@@ -31,6 +31,7 @@ from siha_ros.bench import stream_window, window_times
 from siha_ros.bench_train import CASES, measure, table
 from siha_ros.estimator import choose_device, load_estimator
 from siha_ros.machine import machine, precisions
+from siha_ros.memory import keep_freed_memory
 from siha_ros.model.captured import Captured
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, reconstruction_error
 from siha_ros.model.nri import NRI, NRIConfig
@@ -252,6 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=budget_type, default=480.0, metavar="8m", help="(default: 8m)")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="(default: gpu/DEVICE)")
     options = parser.parse_args(arguments)
+    keep_freed_memory()
     try:
         choose_device(options.device)
         return 0 if run(options.device, options.budget, options.out or Path("gpu") / options.device) else 1

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from siha_ros.machine import machine
+from siha_ros.memory import keep_freed_memory
 from siha_ros.model import hidden_state
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, reconstruction_error
 from siha_ros.model.nri import NRI, NRIConfig
@@ -341,6 +342,7 @@ def main() -> None:
     parser.add_argument("device")
     parser.add_argument("profile", type=Path, nargs="?")
     options = parser.parse_args()
+    keep_freed_memory()  # as training does
     torch.set_num_threads(options.threads)
     print(json.dumps(measure(options.case, options.precision, options.seconds, options.device, options.profile)))
 

@@ -20,6 +20,7 @@ from siha_ros.cli_data import data_options
 from siha_ros.cli_reproduce import reproduce_options
 from siha_ros.cli_train_config import config_options, with_config
 from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
+from siha_ros.memory import keep_freed_memory
 from siha_ros.node import HELP
 
 EXTERNAL = {
@@ -27,6 +28,7 @@ EXTERNAL = {
     "view": ("siha_ros.viewer.main", "show a running node, or a bag with its outputs, in the browser"),
     "simulate": ("siha_ros.demo.simulator", "publish a simulated robot team that loses members"),
 }
+BATCHES = ("train", "reproduce", "evaluate", "calibrate")  # commands that work through large arrays
 
 
 class CommandError(ValueError):
@@ -45,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parser().parse_args(with_folder(with_config(arguments), ("springs_team", "body", "config", COMMAND)))
         if isinstance(threads := getattr(options, "threads", None), int):
             os.environ["OMP_NUM_THREADS"] = str(threads)
+        if arguments[0] in BATCHES:
+            keep_freed_memory()
         run: Callable[[argparse.Namespace], None] = options.run
         run(options)
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from siha_ros.arguments import factor, output_file, positive, seed
+from siha_ros.memory import keep_freed_memory
 
 TRAINED = ("nri_5", "nri_7", "nri_10", "nri_31", "hsp_sa_7", "hsp_sg_7", "hsp_sa_10", "hsp_sg_10")
 PRECISIONS = ("float32", "bf16")
@@ -125,6 +126,7 @@ def _bench_curves(options: argparse.Namespace) -> None:
     from offline_training.curves import bench_curves, table
     from siha_ros.estimator import choose_device
 
+    keep_freed_memory()
     choose_device(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
