@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from offline_training.config import load_config
 from offline_training.configured import fit_budget, load_windows
@@ -27,9 +28,10 @@ from offline_training.springs import finish_bundle
 from offline_training.stages.logs import claim
 from offline_training.team import train_team
 from siha_ros.arguments import budget as budget_type
-from siha_ros.bench import stream_window, window_times
-from siha_ros.bench_train import CASES, measure, table
-from siha_ros.estimator import choose_device, load_estimator
+from siha_ros.bench import body_loops, stream_window, team_loops, window_times
+from siha_ros.bench_train import CASES, matrix_rates, measure, table
+from siha_ros.body_estimator import BodyEstimator
+from siha_ros.estimator import TeamEstimator, choose_device, load_estimator
 from siha_ros.machine import machine, precisions
 from siha_ros.memory import keep_freed_memory
 from siha_ros.model.captured import Captured
@@ -217,10 +219,21 @@ def captured_checks(device: str) -> list[dict[str, Any]]:
 
 
 def one_window(name: str, device: str) -> dict[str, Any]:
-    """ms of one window of a shipped bundle, as ``siha bench`` gives them."""
+    """ms of one window of a shipped bundle, as ``siha bench`` gives them; of the paper's loop also its operations in
+    matrix products, and the share of the device's limit."""
     estimator = load_estimator(name, device)
     estimator.warm_up()
-    return window_times(estimator, REPEATS[torch.device(device).type])
+    times: dict[str, Any] = window_times(estimator, REPEATS[torch.device(device).type])
+    assert isinstance(estimator, TeamEstimator | BodyEstimator)
+    _, eager = team_loops(estimator) if isinstance(estimator, TeamEstimator) else body_loops(estimator)
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        eager()
+    loop, work = times["paper_loop"], float(counter.get_total_flops())
+    share = 100 * work / (loop["p50"] / 1e3) / matrix_rates("float32", device)[0]
+    times["paper_loop"] = loop | {"gflop": work / 1e9, "percent_of_matrix_rate": share}
+    shown = f"{work / 1e9:.2g} GFLOP, {share:.2g} % of the matrix rate in float32"
+    print(f"  {name}, the paper's loop: {loop['p50']:.1f} ms, {shown}", flush=True)
+    return times
 
 
 def headline(device: str, seconds: float, out: Path, hidden: int, budget: float) -> dict[str, Any]:

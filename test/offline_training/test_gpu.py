@@ -11,6 +11,8 @@ from torch import nn
 from offline_training import gpu, springs
 from offline_training.config import load_config
 from siha_ros.estimator import load_estimator
+from siha_ros.model.bundle import load_bundle
+from siha_ros.resources import bundle_path
 
 
 def test_modules_in_single_precision_are_those_in_double():
@@ -138,6 +140,20 @@ def test_what_another_machine_or_budget_trained_is_not_told_as_this_one(parts, t
     monkeypatch.setattr(gpu, "machine", lambda device: {"processor": "another"})
     assert gpu.main(arguments) == 2 and "(now another)" in capsys.readouterr().err
     assert len(parts) == 2
+
+
+@pytest.mark.parametrize("name", gpu.BUNDLES)
+def test_a_window_has_its_share_of_the_limit(name, monkeypatch, capsys):
+    """Of 4 GFLOP/s in 50 ms. The messages' second layers alone, by hand: of each step of the forecast, of all pairs."""
+    monkeypatch.setattr(gpu, "window_times", lambda estimator, repeats: {"paper_loop": {"p50": 50.0}})
+    monkeypatch.setattr(gpu, "matrix_rates", lambda precision, device: (4e9, 1.0))
+    loop = gpu.one_window(name, "cpu")["paper_loop"]
+    assert loop["percent_of_matrix_rate"] == pytest.approx(100 * loop["gflop"] / 0.05 / 4)
+    bundle = load_bundle(bundle_path(name))
+    pairs = bundle.config.count * (bundle.config.count - 1)
+    messages = 1e-9 * bundle.config.horizon * 2 * pairs * bundle.nri().config.decoder_width ** 2
+    assert messages < loop["gflop"] < 10 * messages
+    assert f"{name}, the paper's loop: 50.0 ms, {loop['gflop']:.2g} GFLOP" in capsys.readouterr().out
 
 
 def test_no_gpu_is_said(capsys, monkeypatch):
