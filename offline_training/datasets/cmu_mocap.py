@@ -109,17 +109,17 @@ def read_motion(path: str | Path, skeleton: Skeleton) -> np.ndarray:
         elif len(words) == 1 and words[0].isdigit():
             check_complete()
             if number is not None and int(words[0]) != number + 1:
-                raise MocapError(path, line, f"frame {words[0]} follows frame {number}")
+                raise MocapError(path, line, f"frame {words[0]} follows frame {number}, expected {number + 1}")
             number, seen = int(words[0]), set()
             frames.append([0.0] * len(slots))
         else:
             joint = index.get(words[0])
             if joint is None:
-                raise MocapError(path, line, f"'{words[0]}' is no bone of the skeleton")
+                raise MocapError(path, line, f"'{words[0]}' is none of the skeleton's {len(index)} bones")
             if number is None:
-                raise MocapError(path, line, "values before the first frame number")
+                raise MocapError(path, line, "values, expected a frame number first")
             if joint in seen:
-                raise MocapError(path, line, f"a second line for {words[0]} in frame {number}")
+                raise MocapError(path, line, f"a second line for {words[0]}, expected frame {number + 1}")
             if len(words) - 1 != len(skeleton.channels[joint]):
                 raise MocapError(
                     path, line, f"{words[0]} has {len(words) - 1} values, expected {len(skeleton.channels[joint])}"
@@ -128,7 +128,7 @@ def read_motion(path: str | Path, skeleton: Skeleton) -> np.ndarray:
             frames[-1][starts[joint] : starts[joint + 1]] = _numbers(path, line, words[1:])
     check_complete()
     if not frames:
-        raise MocapError(path, max(line, 1), "no frame found")
+        raise MocapError(path, max(line, 1), "no frame found, expected a line with its number and one for each bone")
     motion = np.zeros((len(frames), len(skeleton.joints) * 6))
     motion[:, slots] = frames
     return motion.reshape(len(frames), -1, 6) * np.repeat([skeleton.metres, radians], 3)
@@ -227,7 +227,7 @@ class _SkeletonParser:
                 if key == "begin":
                     bone = {"order": "XYZ", "angles": [0.0, 0.0, 0.0], "channels": [], "line": self.line}
                 elif bone is None:
-                    raise self._error(f"'{words[0]}' outside begin and end")
+                    raise self._error(f"'{words[0]}' outside begin and end, expected begin")
                 elif key == "end":
                     self._close(bone)
                     bone = None
@@ -236,10 +236,10 @@ class _SkeletonParser:
             elif section == ":hierarchy" and key not in ("begin", "end"):
                 for name in words:
                     if not any(name == known["name"] for known in self.bones):
-                        raise self._error(f"the hierarchy names '{name}', which is no bone")
+                        raise self._error(f"the hierarchy names '{name}', which is no bone, expected one of :bonedata")
                 for child in words[1:]:
                     if child in self.parent_of:
-                        raise self._error(f"{child} has two parents, {self.parent_of[child]} and {words[0]}")
+                        raise self._error(f"{child}: expected one parent, got {self.parent_of[child]} and {words[0]}")
                     self.parent_of[child] = words[0]
 
     def skeleton(self) -> Skeleton:
@@ -250,7 +250,7 @@ class _SkeletonParser:
         unplaced = [name for name in joints[1:] if self._distance_to_root(name) is None]
         if unplaced or not joints[1:]:
             raise self._error(
-                f"bones without a way to the root in the hierarchy: {', '.join(unplaced) or 'no bones at all'}"
+                f"expected a way to the root in the hierarchy for every bone, none for {', '.join(unplaced) or 'any'}"
             )
         orders = [bone["order"] for bone in self.bones]
         angles = np.array([bone.get("angles", [0.0, 0.0, 0.0]) for bone in self.bones])
@@ -308,12 +308,12 @@ class _SkeletonParser:
     def _close(self, bone: dict) -> None:
         for field in ("name", "direction", "length"):
             if field not in bone:
-                raise self._error(f"the bone that begins in line {bone['line']} has no {field}")
+                raise self._error(f"expected {field} in the bone that begins in line {bone['line']}")
         if any(bone["name"] == other["name"] for other in self.bones):
-            raise self._error(f"a second bone named {bone['name']}")
+            raise self._error(f"a second bone named {bone['name']}, expected another name")
         norm = float(np.linalg.norm(bone["direction"]))
         if norm == 0.0:
-            raise self._error(f"the direction of {bone['name']} is zero")
+            raise self._error(f"the direction of {bone['name']} is zero, expected a vector of some length")
         bone["offset"] = [d * bone["length"] / norm for d in bone["direction"]]
         self.bones.append(bone)
 
@@ -327,7 +327,7 @@ class _SkeletonParser:
         channels = [word.upper() for word in words]
         for channel in channels:
             if channel not in known or channels.count(channel) > 1:
-                raise self._error(f"degree of freedom '{channel}' is not supported here, or given twice")
+                raise self._error(f"degree of freedom {channel}: expected {' '.join(known)}, each at most once")
         return channels
 
     def _values(self, words: list[str], count: int) -> list[float]:

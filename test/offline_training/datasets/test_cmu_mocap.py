@@ -149,12 +149,12 @@ def test_units(tmp_path):
     [
         ("lower 0", "lower 0 0", "hand_01.amc:7: lower has 2 values, expected 1"),
         ("lower 0", "", "hand_01.amc:6: frame 1 ends without a line for lower"),
-        ("lower 0", "nose 0", "hand_01.amc:7: 'nose' is no bone of the skeleton"),
+        ("lower 0", "nose 0", "hand_01.amc:7: 'nose' is none of the skeleton's 4 bones"),
         ("lower 0", "lower x", "hand_01.amc:7: expected numbers, got 'x'"),
         ("lower 0", "lower nan", "hand_01.amc:7: expected finite numbers, got 'nan'"),
-        ("lower 0", "lower 0\nupper 0 0 0", "hand_01.amc:8: a second line for upper in frame 1"),
-        ("lower 0", "lower 0\n3", "hand_01.amc:8: frame 3 follows frame 1"),
-        ("1\nroot", "root", "hand_01.amc:4: values before the first frame number"),
+        ("lower 0", "lower 0\nupper 0 0 0", "hand_01.amc:8: a second line for upper, expected frame 2"),
+        ("lower 0", "lower 0\n3", "hand_01.amc:8: frame 3 follows frame 1, expected 2"),
+        ("1\nroot", "root", "hand_01.amc:4: values, expected a frame number first"),
     ],
 )
 def test_errors_in_a_motion_name_file_and_line(tmp_path, old, new, message):
@@ -168,16 +168,28 @@ def test_errors_in_a_motion_name_file_and_line(tmp_path, old, new, message):
     ("old", "new", "message"),
     [
         ("length 2", "length two", "hand.asf:17: expected numbers, got 'two'"),
-        ("     length 2\n", "", "hand.asf:22: the bone that begins in line 13 has no length"),
-        ("direction 0 3 0", "direction 0 0 0", "hand.asf:31: the direction of lower is zero"),
+        ("     length 2\n", "", "hand.asf:22: expected length in the bone that begins in line 13"),
+        (
+            "direction 0 3 0",
+            "direction 0 0 0",
+            "hand.asf:31: the direction of lower is zero, expected a vector of some length",
+        ),
         (
             "XYZ\n    dof rx ry rz",
             "XYX\n    dof rx ry rz",
             "hand.asf:18: expected an axis order such as XYZ, got 'XYX'",
         ),
-        ("dof rx ry rz", "dof rx ry tz", "hand.asf:19: degree of freedom 'TZ' is not supported here, or given twice"),
-        ("    lower tip\n", "", "hand.asf:43: bones without a way to the root in the hierarchy: tip"),
-        ("    lower tip\n", "    lower top\n", "hand.asf:43: the hierarchy names 'top', which is no bone"),
+        ("dof rx ry rz", "dof rx ry tz", "hand.asf:19: degree of freedom TZ: expected RX RY RZ, each at most once"),
+        (
+            "    lower tip\n",
+            "",
+            "hand.asf:43: expected a way to the root in the hierarchy for every bone, none for tip",
+        ),
+        (
+            "    lower tip\n",
+            "    lower top\n",
+            "hand.asf:43: the hierarchy names 'top', which is no bone, expected one of :bonedata",
+        ),
         ("length 0.5", "length 0", "hand.asf:5: length must be positive, got 0"),
     ],
 )
