@@ -28,7 +28,7 @@ from offline_training.stages.together import together
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Training, save_bundle
 from siha_ros.model.denoise import usual_roughness
 from siha_ros.model.edges import matrix_to_incoming
-from siha_ros.model.explain import EXPLAINED, explain
+from siha_ros.model.explain import EXPLAINED, explain, where_explained
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, align, take_slots
 from siha_ros.model.mix import MIX
 from siha_ros.model.nri import NRI, NRIConfig
@@ -141,6 +141,8 @@ def described(plan: TeamPlan) -> dict[str, Any]:
         del found["hsp"]["seen_frames"]
     if not plan.evidence:
         del found["evidence"], found["evidence_last"]
+    if plan.nri.out_layers == 1:
+        del found["nri"]["out_layers"]
     return found
 
 
@@ -388,10 +390,9 @@ def unseen_errors(
         refined = refinement(part[:, :visible])
         variances = noise[f"guess_variance_{hidden}"], noise["step_variance"]
         found = explain(refinement, part[:, :visible], refined, *variances, farthest, first_step=measured)
-        fine = found.residual <= EXPLAINED
-        guess = torch.where(fine[:, None, None, None], found.smoothed.hidden, refined.hidden)
+        guess = where_explained(found, refined).hidden
         errors.append(take_slots(guess, align(guess, part[:, visible:])) - part[:, visible:])
-        solved.append(fine)
+        solved.append(found.residual <= EXPLAINED)
     error, fine = torch.cat(errors), torch.cat(solved)
     if min(int(fine.sum()), int((~fine).sum())) < FEWEST_WINDOWS:
         return error, error

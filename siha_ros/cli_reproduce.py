@@ -20,6 +20,7 @@ EXPERIMENTS = {
     "count": "an unknown number of hidden agents",
     "unmodeled": "further agents that no model knows of",
     "oracle": "HSP-sg under the true graph",
+    "explained": "trajectories that explain the visible agents, in the paper's setting",
     "shared": "one network for one and two hidden agents, beside one for each",
     "baselines": "last value, constant velocity, interpolation, ridge, PCA, with their times",
 }

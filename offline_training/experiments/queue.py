@@ -16,6 +16,7 @@ from offline_training.experiments import (
     baselines,
     count,
     encoders,
+    explained,
     focus,
     oracle,
     seeds,
@@ -50,6 +51,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "count": count,
     "unmodeled": unmodeled,
     "oracle": oracle,
+    "explained": explained,
     "shared": shared,
     "baselines": baselines,
 }
@@ -60,6 +62,7 @@ ORDER = (  # beginnings of EXPERIMENT/CELL: what is worth most first; whatever i
     "table1/springs_2",
     "table1/springs_3",
     "oracle",
+    "explained",
     "baselines/springs",
     "shared",
     "table2/35",

@@ -8,7 +8,7 @@ it explains them is known without any truth: the residual. Where it does not, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -80,6 +80,16 @@ def explain(
     best = residual.argmin(0) * len(visible) + torch.arange(len(visible), device=visible.device)
     return Explained(
         Smoothed(*(value[best] for value in vars(smoothed).values())), odds[best], residual.flatten()[best]
+    )
+
+
+def where_explained(found: Explained, refined: Refined) -> Refined:
+    """The paper's answer ``refined``, in its place what explains the visible agents where something does."""
+    fine = (found.residual <= EXPLAINED)[:, None, None, None]
+    return replace(
+        refined,
+        hidden=torch.where(fine, found.smoothed.hidden, refined.hidden),
+        graph=torch.where(fine, graph_of(found.log_odds), refined.graph),
     )
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from offline_training.config import load_config
-from offline_training.experiments import queue, shared, table1, table2
-from offline_training.experiments.lab import FRAMES, UNGUIDED, VISIBLE
+from offline_training.experiments import explained, queue, shared, table1, table2
+from offline_training.experiments.lab import FRAMES, ROUNDS, UNGUIDED, VISIBLE
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
 from siha_ros.model.hidden_state import PAPER_ALPHAS, reconstruction_error
+from siha_ros.model.refinement import Refinement
 
 
 def run(lab, options, *names):
@@ -85,6 +87,37 @@ def test_experiments_share_models(tiny_lab, tiny_options):
     assert partly["lost"]["ages"][0]["mse"] < last[2]["mse"] and last[0]["mse"] < last[1]["mse"] < last[2]["mse"]
 
 
+def test_what_explains_the_visible_agents_stands_for_the_answer(tiny_lab, tiny_options, monkeypatch):
+    """Of 12 windows in parts of 5 every other one is explained; the others have the steady answer, window by window."""
+    run(tiny_lab, tiny_options, "table1")
+    before, calls = models(tiny_lab), []
+
+    def every_other(refinement, visible, refined, guess, step, farthest, first_step):
+        assert first_step and guess.shape == step.shape == farthest.shape == (4,) and len(visible) <= 5
+        calls.append(len(visible))
+        smoothed = SimpleNamespace(hidden=refined.hidden + 1)
+        agents = visible.shape[1] + refined.hidden.shape[1]
+        odds = torch.full((len(visible), agents, agents), 9.0)
+        return SimpleNamespace(smoothed=smoothed, log_odds=odds, residual=torch.arange(len(visible)) % 2 * 5.0)
+
+    monkeypatch.setattr(explained, "explain", every_other)
+    monkeypatch.setattr(explained, "CHUNK", 5)
+    monkeypatch.setattr(explained, "CHECKS", 8)
+    text = run(tiny_lab, tiny_options, "explained")["explained"]
+    (result,) = results(tiny_lab, "explained")
+    assert models(tiny_lab) == before and calls == [5, 5, 2] and result["explained"] == pytest.approx(7 / 12)
+    assert "springs 1, 58% explained" in text and "| SIHA, explained - SIHA, steady |" in text
+    setting = tiny_options.setting("springs", 1)
+    networks = (getattr(tiny_lab, kind)(setting).network for kind in ("hsp_sa", "hsp_sg", "nri"))
+    steady = Refinement(*networks, ROUNDS, steady=True)
+    explaining, visible = explained.Explaining(steady, setting), tiny_lab.task(setting).states[:, :VISIBLE, :FRAMES]
+    plain, found = steady(visible), explaining(visible)
+    fine = torch.tensor([True, False, True, False, True] * 2 + [True, False])
+    torch.testing.assert_close(found.hidden, plain.hidden + fine[:, None, None, None])
+    assert (found.graph[fine].argmax(-1).sum((1, 2)) == 30).all()  # every edge of six
+    torch.testing.assert_close(found.graph[~fine], plain.graph[~fine])
+
+
 def test_nothing_is_done_twice(tiny_lab, tiny_options, monkeypatch):
     first = run(tiny_lab, tiny_options, "table1")
     monkeypatch.setattr(queue.Lab, "nri", None)
@@ -103,6 +136,7 @@ CHANGES = {
     "warmup": lambda plan: {"warmup_epochs": 7.0},
     "seen_frames": lambda plan: {"hsp": replace(plan.hsp, seen_frames=True)},
     "decoder": lambda plan: {"nri": replace(plan.nri, skip_first=not plan.nri.skip_first)},
+    "encoder": lambda plan: {"nri": replace(plan.nri, out_layers=3)},
 }
 
 
