@@ -54,13 +54,11 @@ BUNDLES = ("springs_team", "body")
 
 
 def run(device: str, budget: float, out: Path) -> bool:
-    """Do it all within ``budget`` seconds, more or less; false where a check failed. Goes on from what the same run has
-    trained in ``out``; raises ValueError where another one, of another machine or budget, has."""
+    """Do it all within ``budget`` seconds, more or less; false where a check failed. Goes on from what is trained in
+    ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     report: dict[str, Any] = {"schema": 1, "machine": machine(device), "device": device, "budget_s": budget}
-    for hidden in HEADLINE:
-        own = {"device": device, "processor": report["machine"]["processor"], "budget": budget}
-        claim(work_of(out, hidden), hidden=hidden, **own)
 
     def done(part: str, content: Any) -> None:
         report[part] = content
@@ -93,6 +91,13 @@ def run(device: str, budget: float, out: Path) -> bool:
     over = report["seconds"] - budget
     print(f"{report['seconds']:.0f} s" + (f", {over:.0f} s more than the budget" if over > 0 else ""), flush=True)
     return all(check["ok"] for check in checks)
+
+
+def claim_all(device: str, budget: float, out: Path) -> None:
+    """Raises ValueError, in one line, where something is trained in ``out`` already, on another machine or in another
+    time: the report would tell it as this run's."""
+    for hidden in HEADLINE:
+        claim(work_of(out, hidden), hidden=hidden, device=device, processor=machine(device)["processor"], budget=budget)
 
 
 def work_of(out: Path, hidden: int) -> Path:
@@ -239,6 +244,7 @@ def one_window(name: str, device: str) -> dict[str, Any]:
 def headline(device: str, seconds: float, out: Path, hidden: int, budget: float) -> dict[str, Any]:
     """Springs trained in so many seconds: figures of the paper's table; and a bundle of the first."""
     work = work_of(out, hidden)
+    work.mkdir(parents=True, exist_ok=True)
     config = fit_budget(load_config("springs", None, [f"hidden={hidden}"]), work, None, seconds, MOST, device, False)
     training, validation, _ = load_windows(config, None)
     plan = config.plan(len(training), training.agents, hidden, len(validation))
@@ -266,13 +272,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=budget_type, default=480.0, metavar="8m", help="(default: 8m)")
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="(default: gpu/DEVICE)")
     options = parser.parse_args(arguments)
+    out = options.out or Path("gpu") / options.device
     keep_freed_memory()
     try:
         choose_device(options.device)
-        return 0 if run(options.device, options.budget, options.out or Path("gpu") / options.device) else 1
+        claim_all(options.device, options.budget, out)
     except ValueError as error:
         print(f"gpu: {error}", file=sys.stderr)
         return 2
+    return 0 if run(options.device, options.budget, out) else 1
 
 
 if __name__ == "__main__":
