@@ -115,7 +115,7 @@ def test_errors_are_one_line(server, tmp_path):
     for trials, message in (
         (
             [3],
-            r"07_03.amc: what came cannot be read: 07_03.amc.part:1: '<html>sorry</html>' is no bone of the skeleton",
+            r"07_03.amc: what came cannot be read: 07_03.amc.part:1: '<html>sorry</html>' is none of the skeleton's 2",
         ),
         ([4], "07_04.amc: the server says 503 Too busy"),
         ([6], r"07_06.amc: not found \(404\), so subject 7 has no trial 6"),
