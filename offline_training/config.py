@@ -18,6 +18,7 @@ from offline_training.stages.loop import Schedule
 from offline_training.team import TeamPlan
 from siha_ros.model.bundle import read_strictly
 from siha_ros.model.hidden_state import HSPConfig
+from siha_ros.model.limits import above_zero, at_least
 from siha_ros.model.nri import NRIConfig
 
 FOLDER = Path(__file__).parent / "configs"
@@ -37,10 +38,10 @@ class StageConfig(Schedule):
     validate_every: int = 0
 
     def __post_init__(self) -> None:
-        if max(self.steps, self.epochs) <= 0:
+        super().__post_init__()
+        at_least(self, epochs=0)
+        if max(self.steps, self.epochs) == 0:
             raise ValueError("expected epochs or steps above 0")
-        if self.rate <= 0 or not 0 <= self.average < 1:
-            raise ValueError("expected a rate above 0 and an average of 0 to 1")
 
 
 @dataclass
@@ -52,6 +53,9 @@ class Mocap:
     stride: int
     validation: list[str]
     test: list[str]
+
+    def __post_init__(self) -> None:
+        at_least(self, stride=1)
 
 
 @dataclass
@@ -104,19 +108,20 @@ class TrainConfig:
             raise ValueError(f"hsp.seen_frames: expected without system {BODY}, whose joints have names")
         if self.mocap is None and min(self.training, self.validation) < 1:
             raise ValueError("training, validation: expected numbers of windows above 0")
-        if min(self.visible, self.hidden, self.frames, self.nri_batch, self.hsp_batch) < 1:
-            raise ValueError("visible, hidden, frames, nri_batch, hsp_batch: expected numbers above 0")
-        if self.evidence < 0:
-            raise ValueError(f"evidence: {self.evidence}, expected 0 or more")
+        at_least(self, visible=2 if self.visible_only else 1, hidden=1, nri_batch=1, hsp_batch=1)
+        at_least(self, seed=0, evidence=0, starts=1, rounds=1, cached=1)
+        above_zero(self, "warmup_epochs", "refresh_epochs")
         nri, _ = self._networks(1)
+        if self.starts and self.frames <= nri.teacher_forcing:
+            raise ValueError(
+                f"frames: {self.frames}, expected more than the {nri.teacher_forcing} that each of the starts rolls out"
+            )
         told = nri.edge_types == 2 and not nri.tied and nri.prior is None
         if self.evidence and not (told and self.system != BODY and self.visible + self.hidden <= MOST_AGENTS):
             raise ValueError(
                 f"evidence: {self.evidence:g}, expected 0 with more than {MOST_AGENTS} agents, other than 2 edge types,"
                 f" nri.tied, nri.prior or system {BODY}"
             )
-        if min(self.warmup_epochs, self.refresh_epochs) <= 0:
-            raise ValueError("warmup_epochs, refresh_epochs: expected numbers above 0")
 
     def _networks(self, hidden: int) -> tuple[NRIConfig, HSPConfig]:
         sizes = {"frames": self.frames}
@@ -177,7 +182,7 @@ def load_config(
         raise ValueError(f"{path}: no such file, and none of the package's configs: {known}")
     try:
         content = json.loads(json.dumps(yaml.safe_load(file.read_text(encoding="utf-8"))))  # aliases become copies
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     config: TrainConfig = read_strictly(TrainConfig, content, str(file))
     known_options = config.options or {}
@@ -190,7 +195,10 @@ def load_config(
         key, separator, value = setting.partition("=")
         if not separator:
             raise ValueError(f"{setting!r}: expected key=value, such as hidden=3")
-        set_key(content, key, yaml.safe_load(value), "--set")
+        try:
+            set_key(content, key, yaml.safe_load(value), "--set")
+        except yaml.YAMLError as error:
+            raise ValueError(f"{setting!r:.60}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     config = read_strictly(TrainConfig, content, str(file))
     return replace(config, options=None, usual=None)
 

@@ -18,7 +18,7 @@ from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
-from offline_training.stages.loop import check_writable, write_atomically, write_weights
+from offline_training.stages.loop import check_writable, read_note, write_atomically, write_weights
 from offline_training.stages.progress import say, say_simulating
 from offline_training.team import TeamModules, train_team
 from siha_ros.tables import columns
@@ -109,7 +109,7 @@ def fit_budget(
     once chosen for ``work``. Says what it chose."""
     note = work / "budget.json"
     if processes.agreed(note.exists):
-        return changed(config, processes.agreed(lambda: json.loads(note.read_text())["settings"]))
+        return changed(config, processes.agreed(lambda: read_note(note, settings=dict)["settings"]))
     began = time.monotonic()
     data_pace = 0.0
     if config.system == BODY:

@@ -36,7 +36,7 @@ from offline_training.recordings.team_data import (
     team_windows,
 )
 from offline_training.stages.logs import claim, plot_curves
-from offline_training.stages.loop import check_writable, write_atomically
+from offline_training.stages.loop import check_writable, read_note, write_atomically
 from offline_training.stages.mixing import LastMotion, measure_mix
 from offline_training.team import (
     TeamPlan,
@@ -65,6 +65,7 @@ FEWEST_MIXED = 20  # losses of each number of agents, on the validation part, wh
 LOSS_RATE = 2.5  # estimates a second
 TYPICAL_CHANGE = 0.3  # rms that frame differences are scaled to, so that networks see accelerations
 BEYOND = 1.1  # of the largest distance and speed seen that a bundle takes
+MOST_METRES = 1e12  # beyond which squares of positions overflow a float32 sooner or later
 DOUBTED_SPEED = 100.0  # m/s, beyond which units are asked about
 SHOWN_NAMES = 12
 SLOW = 1.5  # steps of the grid between two samples, from which a recording is slower than the others
@@ -99,6 +100,10 @@ def train_folder(
     recordings, odd, fastest = without_spikes(recordings)
     for line in odd:
         say(line)
+    for recording in recordings:
+        farthest = float(np.abs(recording.positions[recording.observed]).max(initial=0.0))
+        if farthest > MOST_METRES:
+            raise RecordingError(f"{recording.source}: positions up to {farthest:.3g}, expected metres (--unit)")
     spec, grids = infer(recordings, dt=dt, agents=agents, window=window, hidden=hidden)
     parts = split(grids, spec)
     raw = team_windows(parts.training, spec, Scale(1.0, 1.0), future=0, missing=MOST_MISSING, seed=seed)
@@ -121,7 +126,7 @@ def train_folder(
     plan, digest, note = _plan(data, spec, width), _digest(recordings), work / "budget.json"
     chosen = {"seconds": budget, "recordings": digest}
     if budget is not None:
-        kept = json.loads(note.read_text()) if note.exists() else {}
+        kept = read_note(note, scale=float)
         if kept.items() >= chosen.items():
             scale = kept["scale"]
         else:

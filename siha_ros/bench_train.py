@@ -69,6 +69,8 @@ def bench_train(
 ) -> dict[str, Any]:
     """The report, schema 1: one row for each case and precision. profile: folder for tables of where the time goes."""
     rows = []
+    if profile:
+        profile.mkdir(parents=True, exist_ok=True)
     for case in cases:
         for precision in precisions:
             command = [
@@ -130,7 +132,6 @@ def measure(name: str, precision: str, seconds: float, device: str, profile: Pat
     if case.reference:
         row["reference"] = dict(zip(("samples_per_second", "peak_memory_gb"), case.reference, strict=True))
     if profile:
-        profile.mkdir(parents=True, exist_ok=True)
         part = replace(case, batch=max(1, case.batch // 4))  # what is done is the same, and there are many operations
         row["operations"], text = Step(part, precision, device).profile()
         (profile / f"{name}_{precision}.txt").write_text(text)

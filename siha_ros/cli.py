@@ -57,10 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
-    except (ValueError, OSError, ImportError) as error:
-        print(f"siha: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+        return _refused(error)
+    except (MemoryError, RuntimeError) as error:
+        if not (isinstance(error, MemoryError) or "allocate" in str(error)):  # PyTorch has no type for it on the CPU
+            raise
+        return _refused(f"not enough memory: {error}")
     return 0
+
+
+def _refused(error: object) -> int:
+    print(f"siha: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2
 
 
 def _external(name: str, arguments: list[str]) -> int:

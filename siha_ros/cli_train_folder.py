@@ -42,6 +42,12 @@ def folder_options(train: Any) -> argparse.ArgumentParser:
     read.add_argument("--time-unit", type=factor, default=None, metavar="S", help="seconds in a unit of their times")
     read.add_argument("--names", default=None, metavar="A,B", help="agents to take (default: all)")
     read.add_argument("--topics", default=None, metavar="TOPIC", help="of bags (default: /{agent}/pose, as the node)")
+    read.add_argument(
+        "--stamp-source",
+        choices=("header", "arrival"),
+        default=None,
+        help="time of a bag's samples: the header's stamp, or when it was recorded (default: header, as the node)",
+    )
     team = folder.add_argument_group("what is inferred where it is not given")
     team.add_argument("--dt", type=factor, default=None, metavar="S", help="step of the grid")
     team.add_argument("--window", type=positive, default=None, metavar="FRAMES", help="length of a window")
@@ -66,7 +72,8 @@ def _run(options: argparse.Namespace) -> None:
         raise ValueError("--budget chooses the --scale: give one of them")
     path: Path = options.recordings
     names = options.names.split(",") if options.names else ()
-    read = ReadOptions(options.rate, options.unit, options.time_unit, names, options.topics)
+    arrival = options.stamp_source == "arrival"
+    read = ReadOptions(options.rate, options.unit, options.time_unit, names, options.topics, arrival)
     recordings = read_recordings(path, read)  # what cannot be read is said before anything slow is loaded
 
     import torch
@@ -104,7 +111,7 @@ def _command(options: argparse.Namespace) -> str:
     """What was asked for that decides the bundle, as it would be typed beside the folder; ./ since a name alone may be
     that of a shipped bundle."""
     parts = ["siha", "train", f"./{options.recordings.name}"]
-    for name in ("rate", "unit", "time_unit", "names", "topics", "dt", "window", "agents", "hidden"):
+    for name in ("rate", "unit", "time_unit", "names", "topics", "stamp_source", "dt", "window", "agents", "hidden"):
         value = getattr(options, name)
         if value is not None:
             parts += [f"--{name.replace('_', '-')}", str(value)]

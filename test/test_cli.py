@@ -143,6 +143,26 @@ def test_the_node_tells_how_it_is_started_and_does_not_start(capsys):
     assert "--ros-args -p bundle:=" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (FloatingPointError("nri: nll is nan"), "siha: nri: nll is nan\n"),
+        (MemoryError("Unable to allocate 33.3 GiB"), "siha: not enough memory: Unable to allocate 33.3 GiB\n"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory:\n you tried to"),
+            "siha: not enough memory: DefaultCPUAllocator: can't allocate memory: you tried to\n",
+        ),
+    ],
+)
+def test_what_a_machine_or_a_training_cannot_do_is_one_line(monkeypatch, capsys, error, line):
+    def fails(path):
+        raise error
+
+    monkeypatch.setattr("siha_ros.bundle_info.load_bundle", fails)
+    assert main(["bundle", "info", "springs_team"]) == 2
+    assert capsys.readouterr().err == line
+
+
 def test_a_command_of_ros_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "siha_ros.node.main", None)
     assert "source a ROS 2" in failed(capsys, "node")

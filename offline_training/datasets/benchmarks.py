@@ -134,7 +134,10 @@ def body_state_windows(
     ``stride`` frames. Velocities are backward differences, that of the first frame is the next one's.
     """
     names = list(trials[0].joints)
-    hidden = [names.index(joint) for joint in limbs(names)[limb]]
+    known = limbs(names)
+    if limb not in known:
+        raise ValueError(f"limb {limb!r} is unknown, expected {', '.join(known)}")
+    hidden = [names.index(joint) for joint in known[limb]]
     order = [joint for joint in range(len(names)) if joint not in hidden] + hidden
     length = frames + future
     windows = []

@@ -21,7 +21,7 @@ from offline_training.budget import WINDOWS, measure
 from offline_training.config import load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
-from offline_training.stages.loop import write_atomically
+from offline_training.stages.loop import read_note, write_atomically
 from offline_training.stages.progress import say, say_simulating
 from offline_training.team import TeamPlan, described, fit_hsp_sa, fit_hsp_sg, fit_nri, guided, warm_start
 from siha_ros.model.frame import Scale
@@ -137,7 +137,9 @@ class Lab:
         """Take the pace of this machine, device and number of threads from a few steps of each stage of each kind of
         training that was asked for; what was measured once is kept, so that the same budget is the same schedule."""
         note = self.store.folder / f"pace_{self.store.device}_{torch.get_num_threads()}.json"
-        known = json.loads(note.read_text()) if note.exists() else {}
+        known = read_note(note)
+        if not all(isinstance(pace, float) and pace > 0 for pace in known.values()):
+            raise ValueError(f"{note}: damaged, expected paces above 0: remove it, and they are taken anew")
         for kind, like in self._asked.items():
             if kind in known:
                 continue

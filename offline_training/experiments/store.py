@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from offline_training.stages.logs import stage_rows
-from offline_training.stages.loop import write_atomically, write_weights
+from offline_training.stages.loop import read_note, write_atomically, write_weights
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -84,7 +84,7 @@ class Store:
             place.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(content, indent=1, default=str) + "\n"
             write_atomically(place, lambda path: path.write_text(text))
-        return dict(json.loads(place.read_text()))
+        return read_note(place, experiment=str, cell=str, options=dict)
 
     def has_result(self, experiment: str, cell: str, options: Mapping[str, Any]) -> bool:
         """Whether :meth:`result` has nothing to compute."""

@@ -1,10 +1,12 @@
 """Recordings in bags of ROS 1 and 2, on the topics that the node listens to; where there are none, frames of ``/tf``.
 
-Stamps are those of the headers. What the node would take for not seen (NaN, untracked, a zero pose) is a gap.
+Stamps are those of the headers, unless the options ask for when messages were recorded. What the node would take for
+not seen (NaN, untracked, a zero pose) is a gap.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +32,7 @@ def read(path: Path, options: ReadOptions) -> Recording:
             for topic in [options.topic] if options.topic else DEFAULT_TOPICS:
                 tracks = _tracks(bag, topic, options)
                 if tracks:
-                    return from_tracks(tracks, str(path))
+                    return from_tracks(_stamped(tracks, f"{path}: {topic}"), str(path))
             held = ", ".join(f"{topic} ({', '.join(kinds)})" for topic, kinds in bag.types.items())
     except RecordingError:
         raise
@@ -45,7 +47,7 @@ def _tracks(bag: Bag, topic: str, options: ReadOptions) -> dict[str, Track]:
     stamps: dict[str, list[float]] = defaultdict(list)
     positions: dict[str, list[np.ndarray]] = defaultdict(list)
     velocities: dict[str, list[np.ndarray]] = defaultdict(list)
-    samples = _transforms(bag) if topic == TF_TOPIC else _samples(bag, topic, options)
+    samples = _transforms(bag, options) if topic == TF_TOPIC else _samples(bag, topic, options)
     for stamp, sample in samples:
         tracked = np.ones(len(sample.names), bool) if sample.tracked is None else sample.tracked
         causes = unseen_causes(sample.positions, tracked, sample.orientations, trusted=sample.trusted)
@@ -72,6 +74,21 @@ def _tracks(bag: Bag, topic: str, options: ReadOptions) -> dict[str, Track]:
     }
 
 
+def _stamped(tracks: dict[str, Track], where: str) -> dict[str, Track]:
+    """Without samples that have no time, which the node drops as well. Raises RecordingError where none has."""
+    kept = {name: track.stamps > 0 for name, track in tracks.items()}
+    count, right = sum(map(len, kept.values())), sum(int(good.sum()) for good in kept.values())
+    if not right:
+        raise RecordingError(f"{where}: all {count} stamps are 0 or less: --stamp-source arrival takes when they came")
+    if right < count:
+        print(f"{where}: {count - right} of {count} stamps are 0 or less: those samples are left out", file=sys.stderr)
+    return {
+        name: Track(track.stamps[good], track.positions[good], None if (v := track.velocities) is None else v[good])
+        for (name, track), good in zip(tracks.items(), kept.values(), strict=True)
+        if good.any()
+    }
+
+
 def _samples(bag: Bag, topic: str, options: ReadOptions) -> Iterator[tuple[float, Sample]]:
     """Stamp (s) and samples of each message on a topic of the node's, of the group that comes first."""
     per_agent = AGENT in topic
@@ -88,11 +105,13 @@ def _samples(bag: Bag, topic: str, options: ReadOptions) -> Iterator[tuple[float
             for sample in source.read(message, names[entry.topic]):
                 group = group or sample.group
                 if sample.group == group:
-                    arrival = entry.time if header is None else seconds(header.stamp)
-                    yield arrival if sample.stamp is None else sample.stamp, sample
+                    stamp = sample.stamp
+                    if stamp is None:
+                        stamp = entry.time if header is None else seconds(header.stamp)
+                    yield entry.time if options.arrival else stamp, sample
 
 
-def _transforms(bag: Bag) -> Iterator[tuple[float, Sample]]:
+def _transforms(bag: Bag, options: ReadOptions) -> Iterator[tuple[float, Sample]]:
     """Each child frame of the frame that has most children is an agent."""
     found: dict[str, list[tuple[float, str, np.ndarray]]] = defaultdict(list)
     for entry in bag.messages({TF_TOPIC}):
@@ -100,9 +119,8 @@ def _transforms(bag: Bag) -> Iterator[tuple[float, Sample]]:
             for transform in bag.read(entry).transforms:
                 at = transform.transform.translation
                 child = transform.child_frame_id.strip("/")
-                found[transform.header.frame_id].append(
-                    (seconds(transform.header.stamp), child, np.array([at.x, at.y, at.z]))
-                )
+                stamp = entry.time if options.arrival else seconds(transform.header.stamp)
+                found[transform.header.frame_id].append((stamp, child, np.array([at.x, at.y, at.z])))
     if found:
         parent = max(found, key=lambda frame: len({child for _, child, _ in found[frame]}))
         for stamp, child, position in found[parent]:

@@ -14,6 +14,7 @@ import csv
 import gzip
 import lzma
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,7 +196,7 @@ def _table(path: Path, rows: int | None = None) -> _Table:
                 lines.append(reader.line_num)
                 if len(content) == rows:
                     break
-    except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise RecordingError(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
     if not content:
         raise RecordingError(f"{path}: {'no rows under the names of the columns' if titles else 'empty'}")

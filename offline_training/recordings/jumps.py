@@ -121,6 +121,6 @@ def _speeds(stamps: NDArray[np.float64], positions: NDArray[np.float64]) -> NDAr
 
 def _said(recording: Recording, where: NDArray[np.bool_], what: str) -> Iterator[str]:
     if where.any():
-        some = [f"{recording.names[agent]} at {recording.stamps[frame]:.6g} s" for agent, frame in np.argwhere(where)]
+        some = [f"{recording.names[agent]} at {recording.stamps[frame]:.13g} s" for agent, frame in np.argwhere(where)]
         shown = ", ".join(some[:SHOWN]) + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)
         yield f"{recording.source}: {len(some)} sample{'s' * (len(some) > 1)} {what} ({shown})"

@@ -5,6 +5,7 @@ observed [A, T] and velocities [A, T, P].
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,17 @@ from offline_training.recordings.recording import ReadOptions, Recording, Record
 def read(path: Path, options: ReadOptions) -> Recording:
     """Read one file. Raises RecordingError."""
     try:
+        with zipfile.ZipFile(path):  # NumPy would read other files under this name
+            pass
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise RecordingError(f"{path}: no readable .npz file ({' '.join(str(error).split())})") from None
     if "positions" not in arrays or arrays["positions"].ndim != 3:
         raise RecordingError(f"{path}: expected positions [A, T, P], it holds {', '.join(arrays) or 'nothing'}")
+    for key in ("positions", "stamps", "rate", "observed", "velocities"):
+        if key in arrays and arrays[key].dtype.kind not in "biuf":
+            raise RecordingError(f"{path}: {key}: expected real numbers, got {arrays[key].dtype}")
     try:
         positions = arrays["positions"].astype(np.float64)
         agents, times, _ = positions.shape
@@ -32,13 +38,16 @@ def read(path: Path, options: ReadOptions) -> Recording:
             stamps = np.arange(times) / rate
         else:
             raise RecordingError(f"{path}: neither stamps [T] nor rate in it: give the rate")
-        observed = arrays.get("observed", np.ones((agents, times), bool)).astype(bool)
-        observed = observed & np.isfinite(positions).all(-1)
+        observed = np.isfinite(positions).all(-1)
+        if "observed" in arrays:
+            if arrays["observed"].shape != (agents, times):
+                raise RecordingError(f"{path}: observed {arrays['observed'].shape}, expected [{agents}, {times}]")
+            observed &= np.nan_to_num(arrays["observed"]).astype(bool)
         velocities = arrays["velocities"].astype(np.float64) if "velocities" in arrays else None
     except (TypeError, ValueError) as error:
         if isinstance(error, RecordingError):
             raise
         raise RecordingError(f"{path}: {' '.join(str(error).split())}") from None
     positions[~observed] = np.nan
-    names = [str(name) for name in arrays.get("names", [f"agent_{agent}" for agent in range(agents)])]
+    names = [str(name) for name in np.ravel(arrays.get("names", [f"agent_{agent}" for agent in range(agents)]))]
     return Recording(names, stamps, positions, observed, velocities, str(path))

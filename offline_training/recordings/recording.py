@@ -79,6 +79,7 @@ class ReadOptions:
         time_unit: seconds in one unit of its times; None goes by the file: what a column is called, else seconds.
         agents: names to take, in this order; empty takes all.
         topic: input topic of a bag, with {agent} for a name; None is the node's default, /{agent}/pose.
+        arrival: samples of a bag are of the time at which they were recorded, and not of their header's stamp.
     """
 
     rate: float | None = None
@@ -86,6 +87,7 @@ class ReadOptions:
     time_unit: float | None = None
     agents: Sequence[str] = ()
     topic: str | None = None
+    arrival: bool = False
 
 
 Reader = Callable[[Path, ReadOptions], Recording]

@@ -72,9 +72,10 @@ def infer(
     dims = {recording.dims for recording in recordings}
     if len(dims) != 1:
         raise RecordingError("recordings of the plane and of space together: train them apart")
-    interval = float(np.nanmedian([recording.interval for recording in recordings]))
-    if not interval > 0:
+    intervals = [recording.interval for recording in recordings if recording.interval > 0]
+    if not intervals:
         raise RecordingError("no agent has two samples")
+    interval = float(np.median(intervals))
     dt = dt or max(interval, DT)
     grids = [to_grid(recording, dt) for recording in recordings]
     for frames in (window,) if window else FRAME_CHOICES:

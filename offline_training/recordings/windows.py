@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from offline_training.recordings.recording import Recording
+from offline_training.recordings.recording import Recording, RecordingError
 from siha_ros.window.grid import STAMP_TOLERANCE, resample
 
 GAP_INTERVALS = 2.5  # a gap longer than so many sample intervals, and than a grid step, is one that nobody fills
+MOST_STEPS, MOST_STEPS_A_SAMPLE = 3_000_000, 20  # beyond both of them there is a gap that no recording has
 FEWEST = 4  # agents of a window: three that are seen and one that hides
 
 
@@ -60,14 +61,21 @@ def to_grid(recording: Recording, dt: float, max_gap: float | None = None) -> Gr
     """A recording at steps of dt (s) from its first stamp to its last.
 
     max_gap: longest time (s) between two samples of an agent that is bridged; None is 2.5 of the recording's intervals,
-    or dt where that is longer.
+    or dt where that is longer. Raises RecordingError where the stamps are so far apart that the grid would be all gaps.
     """
     if max_gap is None:
         max_gap = max(GAP_INTERVALS * recording.interval, dt)
-    count = int((recording.stamps[-1] - recording.stamps[0] + STAMP_TOLERANCE) / dt) + 1
+    stamps = recording.stamps
+    steps = (stamps[-1] - stamps[0] + STAMP_TOLERANCE) / dt
+    if steps > max(MOST_STEPS, MOST_STEPS_A_SAMPLE * len(stamps)):
+        gap = int(np.diff(stamps).argmax())
+        raise RecordingError(
+            f"{recording.source}: {len(stamps)} stamps on {steps:.3g} steps of {dt:.3g} s, the longest gap from"
+            f" {stamps[gap]:.10g} to {stamps[gap + 1]:.10g} s: expected no such gaps, are the stamps right?"
+        )
+    count = int(steps) + 1
     times = recording.stamps[0] + dt * np.arange(count)
-    stamps = np.where(recording.observed, recording.stamps, np.nan)
-    positions = _each(stamps, recording.positions, times, max_gap)
+    positions = _each(np.where(recording.observed, stamps, np.nan), recording.positions, times, max_gap)
     return Grid(recording.names, times, positions, np.asarray(np.isfinite(positions).all(-1)), recording.source)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from offline_training.stages.loop import write_atomically
+from offline_training.stages.loop import read_note, write_atomically
 from offline_training.stages.together import BETWEEN
 
 SHOWN = 5  # options that a message names
@@ -33,7 +33,7 @@ def claim(work: Path, **options: object) -> None:
     note = work / "options.json"
     mine = json.loads(json.dumps(options, default=_told))
     if note.exists() and any(file.suffix in BEGUN for file in work.iterdir()):
-        theirs = json.loads(note.read_text())
+        theirs = read_note(note)
         other = [line for key in mine for line in _apart(key, theirs.get(key), mine[key])]
         if other:
             more = f" and {len(other) - SHOWN} more" * (len(other) > SHOWN)

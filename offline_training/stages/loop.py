@@ -25,6 +25,9 @@ from offline_training.stages import processes
 from offline_training.stages.muon import Muon
 from offline_training.stages.precision import autocast
 from offline_training.stages.progress import Progress, Stopwatch, say
+from siha_ros.model.limits import above_zero, at_least
+
+OPTIMISERS = ("adam", "muon")
 
 
 @dataclass
@@ -50,6 +53,14 @@ class Schedule:
     checkpoint_seconds: float = 60.0
     bf16: bool = True
 
+    def __post_init__(self) -> None:
+        at_least(self, steps=0, validate_every=0, weight_decay=0, warmup=0, average=0)
+        above_zero(self, "rate", "clip")
+        if self.average >= 1 or self.warmup > 1:
+            raise ValueError(f"average: {self.average:g}, warmup: {self.warmup:g}, expected shares of 1")
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"optimiser: {self.optimiser!r} is unknown, expected {' or '.join(OPTIMISERS)}")
+
     def rate_at(self, step: int) -> float:
         """Learning rate of a step."""
         if self.constant:
@@ -61,9 +72,7 @@ class Schedule:
 
 
 def optimisers(model: nn.Module, schedule: Schedule) -> list[torch.optim.Optimizer]:
-    """The optimisers of all weights. Raises ValueError for an unknown name."""
-    if schedule.optimiser not in ("adam", "muon"):
-        raise ValueError(f"optimiser {schedule.optimiser!r} is unknown, expected adam or muon")
+    """The optimisers of all weights."""
     matrices = [weight for weight in model.parameters() if weight.ndim == 2 and schedule.optimiser == "muon"]
     known = {id(weight) for weight in matrices}
     rest = [weight for weight in model.parameters() if id(weight) not in known]
@@ -80,6 +89,21 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
     beside = path.with_name(path.name + ".part")
     save(beside)
     os.replace(beside, path)
+
+
+def read_note(path: Path, **kinds: type) -> dict[str, Any]:
+    """A mapping that was written as JSON into a folder of a training, with values of these kinds; empty where there is
+    no file. Raises ValueError, in one line, where it holds something else."""
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        content = None
+    if not (isinstance(content, dict) and all(isinstance(content.get(key), kind) for key, kind in kinds.items())):
+        wanted = f" with {', '.join(f'{key} ({kind.__name__})' for key, kind in kinds.items())}" * bool(kinds)
+        raise ValueError(f"{path}: damaged, expected a mapping{wanted} in JSON: remove it, and it is made anew")
+    return content
 
 
 def write_weights(path: Path, network: nn.Module, settings: dict[str, str] | None = None) -> None:
@@ -157,18 +181,21 @@ def train(
     state: dict[str, Any] = {"step": 0, "seconds": 0.0, "best": math.inf, "best_metrics": {}, "best_model": None}
     saved = processes.agreed(lambda: _read_checkpoint(checkpoint))
     if saved is not None:
-        model.load_state_dict(saved["model"])
-        average.model.load_state_dict(saved["average"])
-        for learner, state_of in zip(learners, saved["optimisers"], strict=True):
-            learner.load_state_dict(state_of)
-        state.update(saved["state"])
-        for mine, theirs in zip(stage.kept, saved["kept"], strict=True):
-            mine.update(theirs)
+        try:
+            model.load_state_dict(saved["model"])
+            average.model.load_state_dict(saved["average"])
+            for learner, state_of in zip(learners, saved["optimisers"], strict=True):
+                learner.load_state_dict(state_of)
+            state.update(saved["state"])
+            for mine, theirs in zip(stage.kept, saved["kept"], strict=True):
+                mine.update(theirs)
+        except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _damaged(checkpoint, error) from None
         if first:
             say(f"{name}: goes on at step {state['step']} of {schedule.steps}")
     if first and log.exists():
         rows = [row for row in log.read_text().splitlines(keepends=True) if row.endswith("\n")]
-        done = [row for row in rows if json.loads(row)["step"] <= state["step"]]
+        done = [row for row in rows if _step_of(row, log) <= state["step"]]
         write_atomically(log, lambda path: path.write_text("".join(done)))
 
     def save() -> None:
@@ -179,7 +206,10 @@ def train(
             "state": state,
             "kept": list(stage.kept),
         }
-        write_atomically(checkpoint, lambda path: torch.save(content, path))
+        try:
+            write_atomically(checkpoint, lambda path: torch.save(content, path))
+        except RuntimeError as error:  # PyTorch's writer hides why, such as a full disk
+            raise OSError(f"{checkpoint} cannot be written: {' '.join(str(error).split())}") from error
 
     began, saved_at = time.monotonic() - state["seconds"], time.monotonic()
     logged: dict[str, list[float]] = {}
@@ -215,9 +245,10 @@ def train(
             if (step + 1) % schedule.validate_every == 0 or last:
                 with watch("validation"):
                     metrics = processes.agreed(lambda: stage.validate(average.model))
-                if math.isnan(metrics[better]):
+                if not math.isfinite(metrics[better]):
                     raise FloatingPointError(
-                        f"{name}: {better} is NaN at step {step + 1}; lower the rate and start anew in an empty folder"
+                        f"{name}: {better} is {metrics[better]} at step {step + 1}; lower the rate and start anew in an"
+                        " empty folder"
                     )
                 if metrics[better] < state["best"]:
                     state["best"], state["best_metrics"] = metrics[better], metrics
@@ -237,4 +268,22 @@ def train(
 
 def _read_checkpoint(path: Path) -> dict[str, Any] | None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return torch.load(path, weights_only=True, map_location="cpu") if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:  # damaged files make PyTorch fail in many ways
+        raise _damaged(path, error) from None
+    return dict(content)
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return ValueError(f"{path}: no checkpoint of this training ({reason}): remove it, and the stage begins anew")
+
+
+def _step_of(row: str, log: Path) -> int:
+    try:
+        return int(json.loads(row)["step"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{log}: damaged, expected a row in JSON with step, got {row[:60]!r}") from None

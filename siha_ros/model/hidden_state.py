@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from siha_ros.model.frame import with_differences
+from siha_ros.model.limits import at_least
 from siha_ros.model.seen_frames import carried, seen_features
 from siha_ros.model.set_transformer import PMA, SAB
 
@@ -54,6 +55,9 @@ class HSPConfig:
     seen_frames: bool = False
 
     def __post_init__(self) -> None:
+        at_least(self, frames=1, features=1, hidden=0, width=1, heads=1, identities=0, difference_gain=0)
+        if self.width % self.heads:
+            raise ValueError(f"width: {self.width}, expected a multiple of the {self.heads} heads")
         if self.alphas and len(self.alphas) != self.heads:
             raise ValueError(f"alphas: {len(self.alphas)} strengths for {self.heads} heads")
         if self.embedding not in ("mlp", "conv"):

@@ -22,10 +22,12 @@ from torch.nn import functional as F
 from siha_ros.model.edges import gather_senders, incoming_to_matrix, matrix_to_incoming
 from siha_ros.model.frame import with_differences
 from siha_ros.model.in_parts import sum_in_parts
+from siha_ros.model.limits import above_zero, at_least
 
 # Pairs of agents in a part of a batch that is rolled out at once, twice as many in half precision. Fewer take less
 # memory and more time (docs/results.md); a GPU wants more.
 PAIRS_AT_ONCE = {"cpu": 2**13, "cuda": 2**18}
+CONV_FRAMES = 14  # the least that two convolutions of 5 frames with pooling by 2 between leave anything of
 CONVOLVED_AT_ONCE = 1000  # pairs, whose convolutions a processor's cache holds
 
 
@@ -72,10 +74,17 @@ class NRIConfig:
     def __post_init__(self) -> None:
         if self.encoder not in ("mlp", "conv"):
             raise ValueError(f"encoder: {self.encoder!r} is unknown, expected 'mlp' or 'conv'")
-        if self.out_layers < 1:
-            raise ValueError(f"out_layers: {self.out_layers}, expected 1 or more")
+        at_least(self, frames=2, features=1, edge_types=2, encoder_width=1, decoder_width=1, out_layers=1)
+        at_least(self, teacher_forcing=1, difference_gain=0, dropout=0)
+        above_zero(self, "variance", "temperature")
+        if self.dropout >= 1:
+            raise ValueError(f"dropout: {self.dropout:g}, expected less than 1")
+        if self.encoder == "conv" and self.frames < CONV_FRAMES:
+            raise ValueError(f"frames: {self.frames}, expected {CONV_FRAMES} or more with the encoder 'conv'")
         if self.prior is not None and len(self.prior) != self.edge_types:
             raise ValueError(f"prior: {len(self.prior)} probabilities for {self.edge_types} edge types")
+        if self.prior is not None and (min(self.prior) < 0 or abs(sum(self.prior) - 1) > 1e-3):
+            raise ValueError(f"prior: {self.prior}, expected probabilities that add up to 1")
 
 
 class PairLinear(nn.Module):

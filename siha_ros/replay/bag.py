@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from rosbags.highlevel import AnyReader, AnyReaderError
+from rosbags.highlevel import AnyReader
 from rosbags.interfaces import (
     Connection,
     ConnectionExtRosbag2,
@@ -38,6 +38,11 @@ NANOSECOND = 1e-9
 def to_ns(seconds: float) -> int:
     """Nanoseconds of a time in seconds, right to the microsecond that a float of today's dates resolves."""
     return round(seconds * 1e6) * 1000
+
+
+def _told(error: Exception) -> str:
+    """One line; what some libraries raise says nothing but its kind."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class BagError(ValueError):
@@ -93,8 +98,8 @@ class Bag:
         try:
             self._reader = AnyReader([self.path], default_typestore=own_types())
             self._reader.open()
-        except (AnyReaderError, OSError, AssertionError, KeyError) as error:
-            raise BagError(f"bag {self.path} cannot be read: {' '.join(str(error).split())}") from error
+        except Exception as error:  # damaged files make the libraries fail in ways of their own
+            raise BagError(f"bag {self.path} cannot be read: {_told(error)}") from error
         if not self._reader.message_count:
             self._reader.close()
             raise BagError(f"bag {self.path} holds no messages")
@@ -134,15 +139,15 @@ class Bag:
         try:
             for connection, time_ns, raw in self._reader.messages(chosen, start=limits[0], stop=limits[1]):
                 yield Entry(connection, time_ns, raw)
-        except (AnyReaderError, OSError) as error:
-            raise BagError(f"bag {self.path} cannot be read on: {' '.join(str(error).split())}") from error
+        except Exception as error:  # damaged files make the libraries fail in ways of their own
+            raise BagError(f"bag {self.path} cannot be read on: {_told(error)}") from error
 
     def read(self, entry: Entry) -> Any:
         """The message of an entry, with the fields that it has in ROS."""
         try:
             return self._reader.deserialize(entry.raw, entry.connection.msgtype)
-        except (AnyReaderError, KeyError) as error:
-            raise BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {error}") from error
+        except Exception as error:
+            raise BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {_told(error)}") from error
 
     @cached_property
     def ros2_types(self) -> Typestore:

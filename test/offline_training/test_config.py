@@ -7,6 +7,7 @@ import torch
 
 from offline_training.config import FOLDER, load_config, set_key
 from offline_training.team import new_networks, warm_start
+from siha_ros.model.nri import NRI
 
 WINDOWS, VALIDATION = 200_000, 50_000
 
@@ -104,14 +105,43 @@ def test_settings_overrule_options(tmp_path):
         ("stages.hsp_sa.epochs=0", "springs.yaml: stages.hsp_sa: expected epochs or steps above 0"),
         ("system=gravity", "springs.yaml: system: expected one of springs, charged, kuramoto, cmu"),
         ("training=0", "springs.yaml: training, validation: expected numbers of windows above 0"),
+        ("hidden=0", "springs.yaml: hidden: 0, expected 1 or more"),
+        ("visible=1", "springs.yaml: visible: 1, expected 2 or more"),
+        ("frames=1", "springs.yaml: nri: frames: 1, expected 2 or more"),
+        ("nri.decoder_width=0", "springs.yaml: nri: decoder_width: 0, expected 1 or more"),
+        ("nri.variance=0", "springs.yaml: nri: variance: 0, expected a number above 0"),
+        ("nri.teacher_forcing=0", "springs.yaml: nri: teacher_forcing: 0, expected 1 or more"),
+        ("nri.dropout=1", "springs.yaml: nri: dropout: 1, expected less than 1"),
+        ("nri.prior=[0.5, 0.6]", "springs.yaml: nri: prior: [0.5, 0.6], expected probabilities that add up to 1"),
+        ("hsp.heads=3", "springs.yaml: hsp: width: 256, expected a multiple of the 3 heads"),
+        ("hsp.heads=0", "springs.yaml: hsp: heads: 0, expected 1 or more"),
+        ("hsp_batch=-8", "springs.yaml: hsp_batch: -8, expected 1 or more"),
+        ("starts=-1", "springs.yaml: starts: -1, expected 1 or more"),
+        ("cached=0", "springs.yaml: cached: 0, expected 1 or more"),
+        ("refresh_epochs=0", "springs.yaml: refresh_epochs: 0, expected a number above 0"),
+        ("stages.nri.steps=-1", "springs.yaml: stages.nri: steps: -1, expected 0 or more"),
+        ("stages.nri.rate=0", "springs.yaml: stages.nri: rate: 0, expected a number above 0"),
+        ("stages.nri.warmup=2", "springs.yaml: stages.nri: average: 0, warmup: 2, expected shares of 1"),
+        ("stages.nri.optimiser=sgd", "springs.yaml: stages.nri: optimiser: 'sgd' is unknown, expected adam or muon"),
         ("hidden", "'hidden': expected key=value, such as hidden=3"),
         ("data.folder=x", "--set: data.folder: there is no data"),
+        ("hidden={", "line 1, column 2: { ^)"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(change, expected):
     with pytest.raises(ValueError) as fault:
         load_config("springs", [], [change])
     assert str(fault.value).endswith(expected) and "\n" not in str(fault.value)
+
+
+def test_roll_outs_and_convolutions_need_their_frames():
+    assert load_config("springs", ["one_start"], ["frames=11"]).frames == 11
+    with pytest.raises(ValueError, match="frames: 10, expected more than the 10 that each of the starts rolls out"):
+        load_config("springs", ["one_start"], ["frames=10"])
+    shortest = load_config("charged", [], ["frames=14"]).plan(100, 7, 2, 10).nri
+    assert NRI(shortest).encoder(torch.zeros(1, 3, 14, 4)).shape == (1, 3, 2, 2)
+    with pytest.raises(ValueError, match="frames: 13, expected 14 or more with the encoder 'conv'"):
+        load_config("charged", [], ["frames=13"])
 
 
 def test_files_that_are_no_configs(tmp_path):
@@ -122,6 +152,9 @@ def test_files_that_are_no_configs(tmp_path):
     broken = tmp_path / "broken.yaml"
     broken.write_text("system: [springs")
     with pytest.raises(ValueError, match="broken.yaml: cannot be read as YAML"):
+        load_config(broken)
+    broken.write_text("[" * 1500)
+    with pytest.raises(ValueError, match="broken.yaml: cannot be read as YAML .maximum recursion"):
         load_config(broken)
     broken.write_text("springs")
     with pytest.raises(ValueError, match="broken.yaml: expected a mapping, got str"):

@@ -10,7 +10,7 @@ import pytest
 
 from offline_training.budget import Pace, scale_within, seconds_of
 from offline_training.folder import train_folder
-from offline_training.recordings.recording import ReadOptions, read_recordings
+from offline_training.recordings.recording import ReadOptions, RecordingError, read_recordings
 from offline_training.systems.springs import simulate_springs
 from siha_ros.cli import main
 from siha_ros.cli_train_folder import with_folder
@@ -145,6 +145,13 @@ def test_units_are_asked_about_where_nothing_moves_so_fast(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train_folder(pixels, tmp_path / "bundle", tmp_path / "work", source="team", window=20, say=stop)
     assert sum(" m/s: are positions in metres (--unit)?" in line for line in said) == 1
+
+
+def test_positions_that_float32_cannot_hold_are_refused(tmp_path):
+    folder, _ = write_team(tmp_path / "team")
+    huge = read_recordings(folder, ReadOptions(unit=1e30))
+    with pytest.raises(RecordingError, match=r"run_0.csv: positions up to \S+e\+3\d, expected metres .--unit"):
+        train_folder(huge, tmp_path / "bundle", tmp_path / "work", source="team", window=20)
 
 
 def test_a_folder_is_told_from_a_name():

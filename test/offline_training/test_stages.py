@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,7 @@ from offline_training.stages import hsp_sg as hsp_sg_module
 from offline_training.stages import loop, precision, processes
 from offline_training.stages.hsp_sa import hsp_sa_stage
 from offline_training.stages.hsp_sg import StructureCache, hsp_sg_stage
-from offline_training.stages.loop import Averaged, Schedule, Stage, optimisers, train, write_atomically
+from offline_training.stages.loop import Averaged, Schedule, Stage, optimisers, read_note, train, write_atomically
 from offline_training.stages.nri import evaluate_nri, train_nri
 from offline_training.stages.together import together
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig, reconstruction_error
@@ -189,8 +191,6 @@ def test_muon_orthogonalises_the_steps_of_matrices_and_leaves_the_rest_to_adam()
     lengths = torch.linalg.svdvals(step)
     assert lengths.max() < 2 * lengths.min()
     assert torch.allclose(step / step.norm(), left @ right / 6**0.5, atol=0.15)  # the same directions, all alike
-    with pytest.raises(ValueError, match="optimiser 'sgd' is unknown, expected adam or muon"):
-        optimisers(model, Schedule(1, optimiser="sgd"))
 
 
 def test_a_finished_run_is_not_repeated(tmp_path):
@@ -272,9 +272,54 @@ def test_bf16_is_taken_where_it_is_wanted_and_pays(tmp_path, monkeypatch, capsys
     assert capsys.readouterr().out.count("bf16: not faster than float32 on this machine") == (wanted and not pays)
 
 
-def test_a_run_that_diverged_says_so(tmp_path):
-    with pytest.raises(FloatingPointError, match="toy: score is NaN at step 2"):
-        train_scripted(tmp_path, [3.0, float("nan"), 2.0])
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_run_that_diverged_says_so(tmp_path, score):
+    with pytest.raises(FloatingPointError, match=f"toy: score is {score} at step 2; lower the rate"):
+        train_scripted(tmp_path, [3.0, score, 2.0])
+
+
+def test_damaged_files_of_a_training_are_named(tmp_path):
+    train_scripted(tmp_path, [3.0, 1.0])
+    checkpoint, log = tmp_path / "toy.pt", tmp_path / "toy.jsonl"
+    whole, rows = checkpoint.read_bytes(), log.read_text()
+    other = io.BytesIO()
+    torch.save({"model": {}}, other)
+    for damaged in (b"", whole[:-30], whole[: len(whole) // 2], b"no checkpoint", other.getvalue()):
+        checkpoint.write_bytes(damaged)
+        with pytest.raises(ValueError, match="toy.pt: no checkpoint of this training .*: remove it, and the") as fault:
+            train_scripted(tmp_path, [3.0, 1.0, 2.0])
+        assert "\n" not in str(fault.value)
+    checkpoint.write_bytes(whole)
+    for damaged in ("{\n", "[1]\n", '{"stage": "toy"}\n'):
+        log.write_text(rows + damaged)
+        with pytest.raises(ValueError, match="toy.jsonl: damaged, expected a row in JSON with step, got "):
+            train_scripted(tmp_path, [3.0, 1.0, 2.0])
+    log.write_text(rows + '{"half a')
+    train_scripted(tmp_path, [3.0, 1.0, 2.0])
+    assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    def full(content, path):
+        raise RuntimeError("[enforce fail at inline_container.cc:672]\n unexpected pos 9008768 vs 9008656")
+
+    monkeypatch.setattr(loop.torch, "save", full)
+    with pytest.raises(OSError, match="toy.pt cannot be written: .enforce fail at inline_container") as fault:
+        train_scripted(tmp_path, [3.0])
+    assert "\n" not in str(fault.value)
+
+
+def test_notes_are_mappings_of_the_kinds_asked_for(tmp_path):
+    note = tmp_path / "budget.json"
+    assert read_note(note, scale=float) == {}
+    note.write_text('{"scale": 0.5, "seconds": 3}')
+    assert read_note(note, scale=float) == {"scale": 0.5, "seconds": 3}
+    for damaged in ("", "[]", "3", '{"scale": "0.5"}', "{}", '{"scale": 0.5', "[" * 5000):
+        note.write_text(damaged)
+        with pytest.raises(
+            ValueError, match=r"budget.json: damaged, expected a mapping with scale \(float\) in JSON: re"
+        ):
+            read_note(note, scale=float)
 
 
 def test_averaged_weights_by_hand():

@@ -42,6 +42,25 @@ def test_what_the_node_takes_for_not_seen_is_a_gap(tmp_path):
     np.testing.assert_allclose(found.stamps - BEGIN, 0.1 * np.arange(6), atol=1e-6)  # of the headers, not of recording
 
 
+def test_samples_without_a_time_are_left_out_unless_arrival_tells_it(tmp_path, capsys):
+    def messages(new, zero):
+        for frame in range(6):
+            stamp = -BEGIN if zero(frame) else frame / 10
+            yield "/a/pose", "geometry_msgs/msg/PoseStamped", frame / 10, pose_message(new, stamp, frame, 1.0)
+
+    some = write_bag(tmp_path / "some", "mcap", lambda new: messages(new, lambda frame: frame in (0, 3)))
+    (found,) = read_recordings(some)
+    np.testing.assert_allclose(found.stamps - BEGIN, [0.1, 0.2, 0.4, 0.5], atol=1e-6)
+    np.testing.assert_array_equal(found.positions[0, :, 0], [1, 2, 4, 5])
+    assert "some: /{agent}/pose: 2 of 6 stamps are 0 or less: those samples are left out" in capsys.readouterr().err
+    every = write_bag(tmp_path / "every", "mcap", lambda new: messages(new, lambda frame: True))
+    with pytest.raises(RecordingError, match="all 6 stamps are 0 or less: --stamp-source arrival takes when they came"):
+        read_recordings(every)
+    (found,) = read_recordings(every, ReadOptions(arrival=True))
+    np.testing.assert_allclose(found.stamps - BEGIN, 0.1 * np.arange(6), atol=1e-6)
+    assert capsys.readouterr().err == ""
+
+
 def test_odometry_measures_velocities_and_has_a_topic_of_its_own(tmp_path):
     def messages(new):
         for frame in range(3):

@@ -200,6 +200,25 @@ def test_more_that_cannot_be_read(tmp_path):
     np.savez(tmp_path / "b.npz", positions=np.zeros((2, 3, 2)), stamps=[0, 2, 1])
     with pytest.raises(RecordingError, match="b.npz: stamps that do not ascend"):
         read_recordings(tmp_path / "b.npz")
+    np.savez(tmp_path / "b.npz", positions=np.zeros((2, 3, 2)), rate=1.0, names="a")
+    with pytest.raises(RecordingError, match="b.npz: 1 names for 2 tracks"):
+        read_recordings(tmp_path / "b.npz")
+    np.savez(tmp_path / "b.npz", positions=np.zeros((2, 3, 2)), rate=1.0, observed=np.ones(3))
+    with pytest.raises(RecordingError, match=r"b.npz: observed \(3,\), expected \[2, 3\]"):
+        read_recordings(tmp_path / "b.npz")
+    for key, value in {"positions": np.zeros((2, 3, 2), complex), "rate": "fast"}.items():
+        np.savez(tmp_path / "b.npz", **{"positions": np.zeros((2, 3, 2)), "rate": 1.0, key: value})
+        with pytest.raises(RecordingError, match=f"b.npz: {key}: expected real numbers, got "):
+            read_recordings(tmp_path / "b.npz")
+    np.save(tmp_path / "b.npy", np.zeros((2, 3, 2)))
+    for other in ((tmp_path / "b.npy").read_bytes(), b""):
+        (tmp_path / "b.npz").write_bytes(other)
+        with pytest.raises(RecordingError, match="b.npz: no readable .npz file .File is not a zip file"):
+            read_recordings(tmp_path / "b.npz")
+    whole = gzip.compress("".join(f"{k},{k * 0.37},{k**0.5}\n" for k in range(500)).encode())
+    (tmp_path / "c.csv.gz").write_bytes(whole[:800] + b"\xff" * 800 + whole[1600:])
+    with pytest.raises(RecordingError, match="c.csv.gz: cannot be read"):
+        read_recordings(tmp_path / "c.csv.gz")
     np.savez(tmp_path / "b.npz", positions=np.zeros((2, 3, 2)), rate=1.0, names=["a", "a"])
     with pytest.raises(RecordingError, match="b.npz: two agents of one name"):
         read_recordings(tmp_path / "b.npz")

@@ -7,7 +7,7 @@ import lzma
 import numpy as np
 import pytest
 
-from offline_training.recordings.recording import Track, from_tracks
+from offline_training.recordings.recording import RecordingError, Track, from_tracks
 from offline_training.recordings.windows import agents_together, to_grid, windows
 
 
@@ -38,6 +38,16 @@ def test_straight_motion_stays_straight():
     assert cut.positions.shape == (10, 4, 8, 2) and cut.observed.all()
     np.testing.assert_allclose(cut.start, 100 + np.arange(0, 94, 10) * 0.1)
     np.testing.assert_allclose(cut.positions[3, 2], straight(3.0 + 0.1 * np.arange(8), 2), atol=1e-9)
+
+
+def test_stamps_that_are_far_off_are_named():
+    far = from_tracks({"r0": Track(np.array([1.0, 1.1, 1.2, 1.7e9]), np.zeros((4, 2)))}, "made up")
+    with pytest.raises(
+        RecordingError, match=r"made up: 4 stamps on 1.7e\+10 steps of 0.1 s, the longest gap from 1.2 to"
+    ):
+        to_grid(far, 0.1)
+    night = from_tracks({"r0": Track(np.array([1.0, 1.1, 1.2, 40_000.0]), np.zeros((4, 2)))}, "made up")
+    assert len(to_grid(night, 0.1).times) == 399_991
 
 
 def test_a_gap_is_not_filled():
