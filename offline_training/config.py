@@ -106,6 +106,8 @@ class TrainConfig:
             raise ValueError(f"mocap: expected with system {BODY} alone")
         if self.system == BODY and self.hsp.get("seen_frames"):
             raise ValueError(f"hsp.seen_frames: expected without system {BODY}, whose joints have names")
+        if self.system != BODY and self.hsp.get("identities"):
+            raise ValueError(f"hsp.identities: expected with system {BODY} alone, whose joints have names")
         if self.mocap is None and min(self.training, self.validation) < 1:
             raise ValueError("training, validation: expected numbers of windows above 0")
         at_least(self, visible=2 if self.visible_only else 1, hidden=1, nri_batch=1, hsp_batch=1)
@@ -182,7 +184,7 @@ def load_config(
         raise ValueError(f"{path}: no such file, and none of the package's configs: {known}")
     try:
         content = json.loads(json.dumps(yaml.safe_load(file.read_text(encoding="utf-8"))))  # aliases become copies
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     config: TrainConfig = read_strictly(TrainConfig, content, str(file))
     known_options = config.options or {}
@@ -196,9 +198,10 @@ def load_config(
         if not separator:
             raise ValueError(f"{setting!r}: expected key=value, such as hidden=3")
         try:
-            set_key(content, key, yaml.safe_load(value), "--set")
-        except yaml.YAMLError as error:
+            read = yaml.safe_load(value)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ValueError(f"{setting!r:.60}: cannot be read as YAML ({' '.join(str(error).split())})") from None
+        set_key(content, key, read, "--set")
     config = read_strictly(TrainConfig, content, str(file))
     return replace(config, options=None, usual=None)
 

@@ -17,7 +17,7 @@ from offline_training.datasets.body import limbs
 from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.springs import finish_bundle
 from offline_training.stages import processes
-from offline_training.stages.logs import claim, plot_curves, revision, stage_rows
+from offline_training.stages.logs import OTHER_FOLDER, claim, plot_curves, revision, stage_rows
 from offline_training.stages.loop import check_writable, read_note, write_atomically, write_weights
 from offline_training.stages.progress import say, say_simulating
 from offline_training.team import TeamModules, train_team
@@ -109,7 +109,7 @@ def fit_budget(
     once chosen for ``work``. Says what it chose."""
     note = work / "budget.json"
     if processes.agreed(note.exists):
-        return changed(config, processes.agreed(lambda: read_note(note, settings=dict)["settings"]))
+        return changed(config, processes.agreed(lambda: read_note(note, OTHER_FOLDER, settings=dict)["settings"]))
     began = time.monotonic()
     data_pace = 0.0
     if config.system == BODY:

@@ -25,7 +25,7 @@ from offline_training.configured import load_windows
 from offline_training.datasets.benchmarks import StateWindows
 from offline_training.stages.edge_evidence import NAMED
 from offline_training.stages.logs import claim, stage_rows
-from offline_training.stages.loop import write_atomically
+from offline_training.stages.loop import read_rows, write_atomically
 from offline_training.team import TeamPlan, fit_nri
 from siha_ros.machine import machine
 from siha_ros.model.nri import NRI
@@ -107,7 +107,7 @@ def train_for(
         short = replace(plan, steps=plan.steps | {name: steps}, schedules={name: schedule})
         nri = NRI(plan.nri).to(device)
         fit_nri(name, short, nri, training, validation, folder, agents=AGENTS, scale=1.0, seed=seed)
-        rows = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        rows = read_rows(folder / f"{name}.jsonl")
         if plan.evidence:  # its minutes are of this curve
             edges = stage_rows(folder)[name + NAMED]
             shares = {"seconds": 1.0, "step_seconds": plan.evidence, "validation_seconds": 1.0}

@@ -35,7 +35,7 @@ from offline_training.recordings.team_data import (
     split,
     team_windows,
 )
-from offline_training.stages.logs import claim, plot_curves
+from offline_training.stages.logs import OTHER_FOLDER, claim, plot_curves
 from offline_training.stages.loop import check_writable, read_note, write_atomically
 from offline_training.stages.mixing import LastMotion, measure_mix
 from offline_training.team import (
@@ -97,7 +97,8 @@ def train_folder(
     by. Returns the report of losses on the test part, None where the recordings are too short for any.
     """
     check_writable(out)
-    recordings, odd, fastest = without_spikes(recordings)
+    with np.errstate(over="ignore", invalid="ignore"):  # of samples that are refused below, or spikes
+        recordings, odd, fastest = without_spikes(recordings)
     for line in odd:
         say(line)
     for recording in recordings:
@@ -126,7 +127,7 @@ def train_folder(
     plan, digest, note = _plan(data, spec, width), _digest(recordings), work / "budget.json"
     chosen = {"seconds": budget, "recordings": digest}
     if budget is not None:
-        kept = read_note(note, scale=float)
+        kept = read_note(note, OTHER_FOLDER, scale=float)
         if kept.items() >= chosen.items():
             scale = kept["scale"]
         else:

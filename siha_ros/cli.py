@@ -20,7 +20,7 @@ from siha_ros.cli_data import data_options
 from siha_ros.cli_reproduce import reproduce_options
 from siha_ros.cli_train_config import config_options, with_config
 from siha_ros.cli_train_folder import COMMAND, folder_options, with_folder
-from siha_ros.memory import keep_freed_memory
+from siha_ros.memory import keep_freed_memory, lacks_memory
 from siha_ros.node import HELP
 
 EXTERNAL = {
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         return _refused(error)
     except (MemoryError, RuntimeError) as error:
-        if not (isinstance(error, MemoryError) or "allocate" in str(error)):  # PyTorch has no type for it on the CPU
+        if not lacks_memory(error):
             raise
         return _refused(f"not enough memory: {error}")
     return 0

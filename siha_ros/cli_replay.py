@@ -173,13 +173,14 @@ def file_parameters(file: Path) -> dict[str, Any]:
     """Values by name of a parameter file as the node takes it. Raises ParameterError."""
     try:
         content = yaml.safe_load(file.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ParameterError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     nodes = content if isinstance(content, dict) else {}
     values: dict[str, Any] = {}
     for node, body in nodes.items():
-        if node.rsplit("/", 1)[-1] in ("**", "siha") and isinstance(body, dict):
-            values |= _flat(body.get("ros__parameters") or {})
+        if str(node).rsplit("/", 1)[-1] in ("**", "siha") and isinstance(body, dict):
+            given = body.get("ros__parameters")
+            values |= _flat(given) if isinstance(given, dict) else {}
     if not values:
         raise ParameterError(f"{file}: expected parameters of the node, under '/**: ros__parameters:' or 'siha: ...'")
     known = {declaration.name for declaration in DECLARATIONS}

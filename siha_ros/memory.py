@@ -1,4 +1,4 @@
-"""Memory that large arrays leave is kept for the next ones."""
+"""Memory: what large arrays leave is kept for the next ones, and what says that there is too little."""
 
 from __future__ import annotations
 
@@ -25,3 +25,9 @@ def keep_freed_memory() -> bool:
     except AttributeError:  # another C library
         return False
     return all(mallopt(name, value) for name, value in ((_TRIM_THRESHOLD, KEPT), (_TOP_PAD, GROWTH), (_MMAP_MAX, 0)))
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that memory was asked for that is not there. PyTorch has a type for it on GPUs alone."""
+    kind = type(error).__name__
+    return isinstance(error, MemoryError) or kind == "OutOfMemoryError" or "allocate memory" in str(error)

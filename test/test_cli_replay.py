@@ -176,9 +176,14 @@ def test_a_parameter_file_of_the_node(tmp_path):
     file.write_text("siha:\n  ros__parameters:\n    window: {gap: 0.5}\n")
     with pytest.raises(ParameterError, match="no parameter window.gap"):
         file_parameters(file)
-    file.write_text("just a text")
-    with pytest.raises(ParameterError, match="expected parameters of the node"):
-        file_parameters(file)
+    for absurd in ("just a text", "siha: {ros__parameters: [1]}", "1: {a: 2}"):
+        file.write_text(absurd)
+        with pytest.raises(ParameterError, match="mine.yaml: expected parameters of the node"):
+            file_parameters(file)
+    for broken in ("[" * 1500, "2020-13-45: {}", "siha: ["):
+        file.write_text(broken)
+        with pytest.raises(ParameterError, match="mine.yaml is not YAML: "):
+            file_parameters(file)
 
 
 def test_all_groups_of_a_bag_are_written_and_one_is_scored(bundle, tmp_path, capsys):

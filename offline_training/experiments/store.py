@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -62,7 +63,13 @@ class Store:
         place = self.folder / "models" / key
         weights, network = place / "weights.safetensors", make().to(self.device)
         if weights.exists():
-            network.load_state_dict(load_file(weights))
+            try:
+                network.load_state_dict(load_file(weights))
+            except (SafetensorError, RuntimeError) as error:
+                reason = " ".join(str(error).split())[:120]
+                raise ValueError(
+                    f"{weights}: damaged ({reason}): remove its folder, and the model is trained anew"
+                ) from None
         else:
             place.mkdir(parents=True, exist_ok=True)
             (place / "options.json").write_text(json.dumps(options, indent=1, default=str) + "\n")
@@ -84,7 +91,7 @@ class Store:
             place.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps(content, indent=1, default=str) + "\n"
             write_atomically(place, lambda path: path.write_text(text))
-        return read_note(place, experiment=str, cell=str, options=dict)
+        return read_note(place, "remove it, and the cell is measured anew", experiment=str, cell=str, options=dict)
 
     def has_result(self, experiment: str, cell: str, options: Mapping[str, Any]) -> bool:
         """Whether :meth:`result` has nothing to compute."""

@@ -79,9 +79,12 @@ def _stamped(tracks: dict[str, Track], where: str) -> dict[str, Track]:
     kept = {name: track.stamps > 0 for name, track in tracks.items()}
     count, right = sum(map(len, kept.values())), sum(int(good.sum()) for good in kept.values())
     if not right:
-        raise RecordingError(f"{where}: all {count} stamps are 0 or less: --stamp-source arrival takes when they came")
+        raise RecordingError(
+            f"{where}: all {count} samples have stamps of 0 or less (siha train --stamp-source arrival takes when they"
+            " came)"
+        )
     if right < count:
-        print(f"{where}: {count - right} of {count} stamps are 0 or less: those samples are left out", file=sys.stderr)
+        print(f"{where}: {count - right} of {count} samples left out, with stamps of 0 or less", file=sys.stderr)
     return {
         name: Track(track.stamps[good], track.positions[good], None if (v := track.velocities) is None else v[good])
         for (name, track), good in zip(tracks.items(), kept.values(), strict=True)

@@ -20,7 +20,7 @@ def read(path: Path, options: ReadOptions) -> Recording:
             pass
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RecordingError(f"{path}: no readable .npz file ({' '.join(str(error).split())})") from None
     if "positions" not in arrays or arrays["positions"].ndim != 3:
         raise RecordingError(f"{path}: expected positions [A, T, P], it holds {', '.join(arrays) or 'nothing'}")

@@ -71,7 +71,8 @@ def to_grid(recording: Recording, dt: float, max_gap: float | None = None) -> Gr
         gap = int(np.diff(stamps).argmax())
         raise RecordingError(
             f"{recording.source}: {len(stamps)} stamps on {steps:.3g} steps of {dt:.3g} s, the longest gap from"
-            f" {stamps[gap]:.10g} to {stamps[gap + 1]:.10g} s: expected no such gaps, are the stamps right?"
+            f" {stamps[gap]:.10g} to {stamps[gap + 1]:.10g} s: expected"
+            " right stamps, recordings without long gaps, or a longer step"
         )
     count = int(steps) + 1
     times = recording.stamps[0] + dt * np.arange(count)

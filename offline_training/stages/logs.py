@@ -15,10 +15,11 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from offline_training.stages.loop import read_note, write_atomically
+from offline_training.stages.loop import read_note, read_rows, write_atomically
 from offline_training.stages.together import BETWEEN
 
 SHOWN = 5  # options that a message names
+OTHER_FOLDER = "choose another folder, or remove this one"
 BEGUN = (".pt", ".jsonl", ".npz")  # files that a training has left once it has begun
 _HELD: dict[Path, IO[str]] = {}  # folders that this process trains in
 
@@ -33,7 +34,7 @@ def claim(work: Path, **options: object) -> None:
     note = work / "options.json"
     mine = json.loads(json.dumps(options, default=_told))
     if note.exists() and any(file.suffix in BEGUN for file in work.iterdir()):
-        theirs = read_note(note)
+        theirs = read_note(note, OTHER_FOLDER)
         other = [line for key in mine for line in _apart(key, theirs.get(key), mine[key])]
         if other:
             more = f" and {len(other) - SHOWN} more" * (len(other) > SHOWN)
@@ -82,7 +83,7 @@ def plot_curves(work: Path) -> None:
     figure = Figure(figsize=(4 * len(logs), 3), layout="tight")
     FigureCanvasAgg(figure)
     for axis, log in zip(np.atleast_1d(figure.subplots(1, len(logs))), logs, strict=True):
-        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        rows = _rows(log)
         key = next(key for key in ("cm", "mse", BETWEEN, "nll") if key in rows[-1])
         axis.plot([row["step"] for row in rows], [row[key] for row in rows])
         axis.set(title=log.stem, xlabel="step", ylabel=f"validation {key}", yscale="linear" if key == "nll" else "log")
@@ -91,7 +92,14 @@ def plot_curves(work: Path) -> None:
 
 def stage_rows(work: Path) -> dict[str, dict[str, Any]]:
     """The last row of each stage's log."""
-    return {log.stem: json.loads(log.read_text().splitlines()[-1]) for log in _logs(work)}
+    return {log.stem: _rows(log)[-1] for log in _logs(work)}
+
+
+def _rows(log: Path) -> list[dict[str, Any]]:
+    rows = read_rows(log)
+    if not rows:
+        raise ValueError(f"{log}: empty, expected the rows of its stage: {OTHER_FOLDER}")
+    return rows
 
 
 def _logs(work: Path) -> list[Path]:

@@ -25,6 +25,7 @@ from offline_training.stages import processes
 from offline_training.stages.muon import Muon
 from offline_training.stages.precision import autocast
 from offline_training.stages.progress import Progress, Stopwatch, say
+from siha_ros.memory import lacks_memory
 from siha_ros.model.limits import above_zero, at_least
 
 OPTIMISERS = ("adam", "muon")
@@ -56,8 +57,10 @@ class Schedule:
     def __post_init__(self) -> None:
         at_least(self, steps=0, validate_every=0, weight_decay=0, warmup=0, average=0)
         above_zero(self, "rate", "clip")
-        if self.average >= 1 or self.warmup > 1:
-            raise ValueError(f"average: {self.average:g}, warmup: {self.warmup:g}, expected shares of 1")
+        if self.average >= 1:
+            raise ValueError(f"average: {self.average:g}, expected less than 1")
+        if self.warmup > 1:
+            raise ValueError(f"warmup: {self.warmup:g}, expected a share of 1")
         if self.optimiser not in OPTIMISERS:
             raise ValueError(f"optimiser: {self.optimiser!r} is unknown, expected {' or '.join(OPTIMISERS)}")
 
@@ -91,9 +94,9 @@ def write_atomically(path: Path, save: Callable[[Path], Any]) -> None:
     os.replace(beside, path)
 
 
-def read_note(path: Path, **kinds: type) -> dict[str, Any]:
+def read_note(path: Path, remedy: str, **kinds: type) -> dict[str, Any]:
     """A mapping that was written as JSON into a folder of a training, with values of these kinds; empty where there is
-    no file. Raises ValueError, in one line, where it holds something else."""
+    no file. Raises ValueError, in one line that ends with the remedy, where it holds something else."""
     if not path.exists():
         return {}
     try:
@@ -102,8 +105,23 @@ def read_note(path: Path, **kinds: type) -> dict[str, Any]:
         content = None
     if not (isinstance(content, dict) and all(isinstance(content.get(key), kind) for key, kind in kinds.items())):
         wanted = f" with {', '.join(f'{key} ({kind.__name__})' for key, kind in kinds.items())}" * bool(kinds)
-        raise ValueError(f"{path}: damaged, expected a mapping{wanted} in JSON: remove it, and it is made anew")
+        raise ValueError(f"{path}: damaged, expected a mapping{wanted} in JSON: {remedy}")
     return content
+
+
+def read_rows(log: Path) -> list[dict[str, Any]]:
+    """Rows of a stage's log; half a line at its end is left out. Raises ValueError, in one line, for other rows."""
+    rows = []
+    for number, line in enumerate(log.read_bytes().splitlines(keepends=True), 1):
+        if line.endswith(b"\n"):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not (isinstance(row, dict) and isinstance(row.get("step"), int)):
+                raise ValueError(f"{log}:{number}: damaged, expected a row in JSON with its step, got {line[:60]!r}")
+            rows.append(row)
+    return rows
 
 
 def write_weights(path: Path, network: nn.Module, settings: dict[str, str] | None = None) -> None:
@@ -190,12 +208,11 @@ def train(
             for mine, theirs in zip(stage.kept, saved["kept"], strict=True):
                 mine.update(theirs)
         except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _damaged(checkpoint, error) from None
+            raise error if lacks_memory(error) else _damaged(checkpoint, error) from None
         if first:
             say(f"{name}: goes on at step {state['step']} of {schedule.steps}")
     if first and log.exists():
-        rows = [row for row in log.read_text().splitlines(keepends=True) if row.endswith("\n")]
-        done = [row for row in rows if _step_of(row, log) <= state["step"]]
+        done = [json.dumps(row) + "\n" for row in read_rows(log) if row["step"] <= state["step"]]
         write_atomically(log, lambda path: path.write_text("".join(done)))
 
     def save() -> None:
@@ -245,7 +262,7 @@ def train(
             if (step + 1) % schedule.validate_every == 0 or last:
                 with watch("validation"):
                     metrics = processes.agreed(lambda: stage.validate(average.model))
-                if not math.isfinite(metrics[better]):
+                if math.isnan(metrics[better]) or (last and not min(metrics[better], state["best"]) < math.inf):
                     raise FloatingPointError(
                         f"{name}: {better} is {metrics[better]} at step {step + 1}; lower the rate and start anew in an"
                         " empty folder"
@@ -271,19 +288,11 @@ def _read_checkpoint(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
+        return dict(torch.load(path, weights_only=True, map_location="cpu"))
     except Exception as error:  # damaged files make PyTorch fail in many ways
-        raise _damaged(path, error) from None
-    return dict(content)
+        raise error if isinstance(error, OSError) or lacks_memory(error) else _damaged(path, error) from None
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
     reason = " ".join(str(error).split())[:120] or type(error).__name__
     return ValueError(f"{path}: no checkpoint of this training ({reason}): remove it, and the stage begins anew")
-
-
-def _step_of(row: str, log: Path) -> int:
-    try:
-        return int(json.loads(row)["step"])
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{log}: damaged, expected a row in JSON with step, got {row[:60]!r}") from None

@@ -447,6 +447,8 @@ def read_strictly(kind: Any, content: Any, where: str) -> Any:
         if not abs(content) <= sys.float_info.max:
             raise BundleError(f"{where}: {content!r:.60} is not finite")
         return float(content)
+    if kind is int and isinstance(content, int) and abs(content) > sys.maxsize:
+        raise BundleError(f"{where}: {content!r:.60} is too large")
     if origin is None and isinstance(content, kind) and (kind is bool or not isinstance(content, bool)):
         return content
     raise BundleError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {content!r:.60}")

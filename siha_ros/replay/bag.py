@@ -147,7 +147,10 @@ class Bag:
         try:
             return self._reader.deserialize(entry.raw, entry.connection.msgtype)
         except Exception as error:
-            raise BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {_told(error)}") from error
+            raise self._unreadable(entry, error) from error
+
+    def _unreadable(self, entry: Entry, error: Exception) -> BagError:
+        return BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {_told(error)}")
 
     @cached_property
     def ros2_types(self) -> Typestore:
@@ -168,7 +171,10 @@ class Bag:
     def ros2(self, entry: Entry) -> tuple[str, bytes | memoryview]:
         """Type and encoding in ROS 2 of an entry."""
         kind = self.ros2_kind(entry.connection.msgtype)
-        return kind, self.ros2_types.ros1_to_cdr(entry.raw, kind) if self.ros1 else entry.raw
+        try:
+            return kind, self.ros2_types.ros1_to_cdr(entry.raw, kind) if self.ros1 else entry.raw
+        except Exception as error:
+            raise self._unreadable(entry, error) from error
 
     def close(self) -> None:
         """Close the files."""

@@ -24,6 +24,7 @@ from siha_ros.replay.truth import RecordingWindow, Truth
 from siha_ros.window.types import Estimate, Status, WindowEstimator
 
 INTERPOLATION = "interpolation"  # sees the future: a bound, not a method
+MOST_LOSSES = 10_000  # one after another; a clock that was set while recording would make millions
 HORIZONS = 8  # forecast times that are judged, at most
 Array = NDArray[np.float64]
 
@@ -132,6 +133,8 @@ def loss_times(begin: float, end: float, at: float, lasts: float, sweep: bool) -
     if begin + at + lasts > end:
         raise ValueError(f"--at {at:g} s --for {lasts:g} s: the bag is {end - begin:.1f} s long")
     count = int((end - begin - at) / lasts + 1e-9) if sweep else 1
+    if count > MOST_LOSSES:
+        raise ValueError(f"{count} losses of {lasts:g} s in {end - begin:.6g} s, expected {MOST_LOSSES} or fewer")
     return [begin + at + number * lasts for number in range(count)]
 
 

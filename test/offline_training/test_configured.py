@@ -139,6 +139,8 @@ def test_a_body_has_its_limb_last_and_shares_no_trial(tmp_path, monkeypatch):
     assert training.all_states.abs().max() <= 1 + 1e-5
     leg = body_state_windows(trials[:1], "left_leg", 10, 10, BodyScale(0.0, 1.0, 1.0)).all_states
     assert leg.shape == (6, 26, 10, 6)
+    with pytest.raises(ValueError, match="limb 'tail' is unknown, expected left_arm, left_leg, right_arm, right_leg"):
+        body_state_windows(trials[:1], "tail", 10, 10, BodyScale(0.0, 1.0, 1.0))
     assert np.allclose(leg[3, -1, 0, :3], 2 * trials[0].positions[joints.index("ltoes"), 30] - 1, atol=1e-5)
 
 

@@ -78,6 +78,13 @@ def test_a_bundle_says_what_was_asked_for(monkeypatch, tmp_path, capsys):
     assert asked["command"] == shlex.join(["siha", "train", "./team", *options, "--seed", "0"])
     assert main(["train", str(folder), *options[:-2], "--budget", "20m"]) == 0 and asked["budget"] == 1200
     assert asked["command"] == shlex.join(["siha", "train", "./team", *options[:-2], "--seed", "0"])  # no scale yet
+    read = []
+    monkeypatch.setattr("offline_training.recordings.recording.read_recordings", lambda path, how: read.append(how))
+    for source in (["--stamp-source", "arrival"], []):
+        assert main(["train", str(folder), *source]) == 0 and read[-1].arrival == bool(source)
+        assert asked["command"] == shlex.join(
+            ["siha", "train", "./team", *source, "--hidden", "2", "--scale", "1.0", "--seed", "0"]
+        )
     capsys.readouterr()
     assert main(["train", str(folder), *options, "--budget", "20m"]) == 2
     assert capsys.readouterr().err == "siha: --budget chooses the --scale: give one of them\n"

@@ -272,31 +272,50 @@ def test_bf16_is_taken_where_it_is_wanted_and_pays(tmp_path, monkeypatch, capsys
     assert capsys.readouterr().out.count("bf16: not faster than float32 on this machine") == (wanted and not pays)
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf])
-def test_a_run_that_diverged_says_so(tmp_path, score):
-    with pytest.raises(FloatingPointError, match=f"toy: score is {score} at step 2; lower the rate"):
-        train_scripted(tmp_path, [3.0, score, 2.0])
+@pytest.mark.parametrize("scores", [[3.0, math.nan], [math.inf, math.inf]])
+def test_a_run_that_diverged_says_so(tmp_path, scores):
+    with pytest.raises(FloatingPointError, match=f"toy: score is {scores[1]} at step 2; lower the rate"):
+        train_scripted(tmp_path, scores)
+
+
+def test_a_run_may_come_back_from_infinity(tmp_path):
+    assert train_scripted(tmp_path, [math.inf, 3.0, math.inf])[2] == {"score": 3.0}
 
 
 def test_damaged_files_of_a_training_are_named(tmp_path):
     train_scripted(tmp_path, [3.0, 1.0])
     checkpoint, log = tmp_path / "toy.pt", tmp_path / "toy.jsonl"
     whole, rows = checkpoint.read_bytes(), log.read_text()
-    other = io.BytesIO()
-    torch.save({"model": {}}, other)
-    for damaged in (b"", whole[:-30], whole[: len(whole) // 2], b"no checkpoint", other.getvalue()):
+    others = []
+    for content in ({"model": {}}, [1, 2], None, torch.zeros(2)):
+        torch.save(content, file := io.BytesIO())
+        others.append(file.getvalue())
+    for damaged in (b"", whole[:-30], whole[: len(whole) // 2], b"no checkpoint", *others):
         checkpoint.write_bytes(damaged)
         with pytest.raises(ValueError, match="toy.pt: no checkpoint of this training .*: remove it, and the") as fault:
             train_scripted(tmp_path, [3.0, 1.0, 2.0])
         assert "\n" not in str(fault.value)
     checkpoint.write_bytes(whole)
-    for damaged in ("{\n", "[1]\n", '{"stage": "toy"}\n'):
-        log.write_text(rows + damaged)
-        with pytest.raises(ValueError, match="toy.jsonl: damaged, expected a row in JSON with step, got "):
+    for damaged in ("{\n", "[1]\n", '{"stage": "toy"}\n', '{"step": Infinity}\n', "\udcff\n"):
+        log.write_text(rows + damaged, errors="surrogateescape")
+        with pytest.raises(ValueError, match="toy.jsonl:3: damaged, expected a row in JSON with its step, got "):
             train_scripted(tmp_path, [3.0, 1.0, 2.0])
     log.write_text(rows + '{"half a')
     train_scripted(tmp_path, [3.0, 1.0, 2.0])
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), PermissionError(13, "denied"), RuntimeError("can't allocate memory")])
+def test_a_checkpoint_is_not_damaged_where_the_machine_fails(tmp_path, monkeypatch, error):
+    train_scripted(tmp_path, [3.0, 1.0])
+
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(loop.torch, "load", fails)
+    with pytest.raises(type(error)) as fault:
+        train_scripted(tmp_path, [3.0, 1.0, 2.0])
+    assert fault.value is error
 
 
 def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
@@ -311,15 +330,15 @@ def test_a_checkpoint_that_cannot_be_written_is_said(tmp_path, monkeypatch):
 
 def test_notes_are_mappings_of_the_kinds_asked_for(tmp_path):
     note = tmp_path / "budget.json"
-    assert read_note(note, scale=float) == {}
+    assert read_note(note, "mend it", scale=float) == {}
     note.write_text('{"scale": 0.5, "seconds": 3}')
-    assert read_note(note, scale=float) == {"scale": 0.5, "seconds": 3}
+    assert read_note(note, "mend it", scale=float) == {"scale": 0.5, "seconds": 3}
     for damaged in ("", "[]", "3", '{"scale": "0.5"}', "{}", '{"scale": 0.5', "[" * 5000):
         note.write_text(damaged)
         with pytest.raises(
-            ValueError, match=r"budget.json: damaged, expected a mapping with scale \(float\) in JSON: re"
+            ValueError, match=r"budget.json: damaged, expected a mapping with scale \(float\) in JSON: mend it"
         ):
-            read_note(note, scale=float)
+            read_note(note, "mend it", scale=float)
 
 
 def test_averaged_weights_by_hand():

@@ -144,6 +144,8 @@ def test_losses_follow_one_another_until_the_end_of_the_bag():
     assert loss_times(100.0, 110.0, 2.0, 4.0, sweep=True) == [102.0, 106.0]
     with pytest.raises(ValueError, match="--at 9 s --for 2 s: the bag is 10.0 s long"):
         loss_times(100.0, 110.0, 9.0, 2.0, sweep=False)
+    with pytest.raises(ValueError, match="849999994 losses of 2 s in 1.7e.09 s, expected 10000 or fewer"):
+        loss_times(10.0, 1.7e9, 1.0, 2.0, sweep=True)
 
 
 def test_agents_that_were_not_withheld_and_not_seen_are_told(result, tmp_path):

@@ -78,6 +78,11 @@ def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
         assert queue.scaled(["table1"], lab, options, budget).scale == pytest.approx(2 * assumed, rel=0.06)
         assert lab.measured and lab.pace == dict.fromkeys(SECONDS, 1.0) | {"mlp": 0.5}
     assert measured == [1024]
+    (note,) = tmp_path.glob("pace_cpu_*.json")
+    for damaged in ('{"mlp": 0.0}', '{"mlp": "fast"}', "[]"):
+        note.write_text(damaged)
+        with pytest.raises(ValueError, match="damaged, expected .* remove it, and paces are taken anew"):
+            Lab(tmp_path).measure_pace()
 
 
 def test_models_that_compete_are_trained_alike(tmp_path):

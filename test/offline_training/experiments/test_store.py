@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -52,6 +53,15 @@ def test_a_model_is_trained_once_and_found_by_its_options(tmp_path):
     assert torch.equal(one.network.weight, again.network.weight)
     assert not torch.equal(one.network.weight, make().weight)
     assert not list(tmp_path.rglob("*.pt"))  # the weights are kept, the checkpoint is not
+    weights = tmp_path / "models" / one.key / "weights.safetensors"
+    wide = safetensors.torch.save({"weight": torch.zeros(1, 3), "bias": torch.zeros(1)})
+    for damaged in (b"", weights.read_bytes()[:-4], wide):
+        weights.write_bytes(damaged)
+        with pytest.raises(
+            ValueError, match="weights.safetensors: damaged .*: remove its folder, and the model"
+        ) as fault:
+            Store(tmp_path).model("line", {"rate": 1}, make, second)
+        assert "\n" not in str(fault.value)
     other = Store(tmp_path).model("line", {"rate": 2}, make, second)
     assert second.steps == 12 and other.key != one.key
 
@@ -78,7 +88,10 @@ def test_a_result_is_computed_once_for_the_same_options(tmp_path):
     assert store.has_result("fruit", "apple", {"size": 1})
     assert store.result("fruit", "apple", {"size": 1}, compute)["value"] == 1
     assert store.result("fruit", "apple", {"size": 2}, compute)["value"] == 2
-    content = json.loads(next((tmp_path / "fruit").glob(f"apple-{digest({'size': 1})}.json")).read_text())
-    assert content == {
+    place = tmp_path / "fruit" / f"apple-{digest({'size': 1})}.json"
+    assert json.loads(place.read_text()) == {
         "schema": 1, "experiment": "fruit", "cell": "apple", "options": {"size": 1}, "value": 1,
     }  # fmt: skip
+    place.write_text("{}")
+    with pytest.raises(ValueError, match="json: damaged, expected a mapping with .* remove it, and the cell is"):
+        store.result("fruit", "apple", {"size": 1}, compute)

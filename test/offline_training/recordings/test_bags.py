@@ -52,13 +52,27 @@ def test_samples_without_a_time_are_left_out_unless_arrival_tells_it(tmp_path, c
     (found,) = read_recordings(some)
     np.testing.assert_allclose(found.stamps - BEGIN, [0.1, 0.2, 0.4, 0.5], atol=1e-6)
     np.testing.assert_array_equal(found.positions[0, :, 0], [1, 2, 4, 5])
-    assert "some: /{agent}/pose: 2 of 6 stamps are 0 or less: those samples are left out" in capsys.readouterr().err
+    assert "some: /{agent}/pose: 2 of 6 samples left out, with stamps of 0 or less" in capsys.readouterr().err
     every = write_bag(tmp_path / "every", "mcap", lambda new: messages(new, lambda frame: True))
-    with pytest.raises(RecordingError, match="all 6 stamps are 0 or less: --stamp-source arrival takes when they came"):
+    with pytest.raises(RecordingError, match="all 6 samples have stamps of 0 or less .siha train --stamp-source"):
         read_recordings(every)
     (found,) = read_recordings(every, ReadOptions(arrival=True))
     np.testing.assert_allclose(found.stamps - BEGIN, 0.1 * np.arange(6), atol=1e-6)
     assert capsys.readouterr().err == ""
+
+
+def test_arrival_is_an_option_of_transforms_too(tmp_path):
+    def messages(new):
+        for frame in range(3):
+            moved = new("geometry_msgs/msg/TransformStamped", header=header(new, 5.0 + frame), child_frame_id="a")
+            moved.transform.translation.x = 1.0 + frame
+            yield "/tf", "tf2_msgs/msg/TFMessage", frame / 10, new("tf2_msgs/msg/TFMessage", transforms=[moved])
+
+    path = write_bag(tmp_path / "run", "mcap", messages)
+    for arrival, stamps in ((False, [5.0, 6.0, 7.0]), (True, [0.0, 0.1, 0.2])):
+        (found,) = read_recordings(path, ReadOptions(arrival=arrival))
+        np.testing.assert_allclose(found.stamps - BEGIN, stamps, atol=1e-6)
+        np.testing.assert_array_equal(found.positions[0, :, 0], [1, 2, 3])
 
 
 def test_odometry_measures_velocities_and_has_a_topic_of_its_own(tmp_path):

@@ -210,7 +210,15 @@ def test_more_that_cannot_be_read(tmp_path):
         np.savez(tmp_path / "b.npz", **{"positions": np.zeros((2, 3, 2)), "rate": 1.0, key: value})
         with pytest.raises(RecordingError, match=f"b.npz: {key}: expected real numbers, got "):
             read_recordings(tmp_path / "b.npz")
-    np.save(tmp_path / "b.npy", np.zeros((2, 3, 2)))
+    positions = np.zeros((2, 3, 2))
+    np.savez(tmp_path / "b.npz", positions=positions, rate=1.0, observed=[[1, 0, np.nan], [1, 1, 1]])
+    assert read_recordings(tmp_path / "b.npz")[0].observed.tolist() == [[True, False, False], [True] * 3]
+    zipped = bytearray((tmp_path / "b.npz").read_bytes())
+    zipped[zipped.index(b"PK\x01\x02") + 10] = 99  # the method of compression that its directory names
+    (tmp_path / "b.npz").write_bytes(zipped)
+    with pytest.raises(RecordingError, match="b.npz: no readable .npz file .That compression method is not supported"):
+        read_recordings(tmp_path / "b.npz")
+    np.save(tmp_path / "b.npy", positions)
     for other in ((tmp_path / "b.npy").read_bytes(), b""):
         (tmp_path / "b.npz").write_bytes(other)
         with pytest.raises(RecordingError, match="b.npz: no readable .npz file .File is not a zip file"):
