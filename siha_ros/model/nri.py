@@ -26,7 +26,7 @@ from siha_ros.model.limits import above_zero, at_least
 
 # Pairs of agents in a part of a batch that is rolled out at once, twice as many in half precision. Fewer take less
 # memory and more time (docs/results.md); a GPU wants more.
-PAIRS_AT_ONCE = {"cpu": 2**13, "cuda": 2**18}
+PAIRS_AT_ONCE = {"cpu": 5800, "cuda": 2**18}
 CONV_FRAMES = 14  # the least that two convolutions of 5 frames with pooling by 2 between leave anything of
 CONVOLVED_AT_ONCE = 1000  # pairs, whose convolutions a processor's cache holds
 
@@ -356,7 +356,7 @@ class NRI(nn.Module):
         (batch, agents, frames, _), every = x.shape, self.config.teacher_forcing
         most = PAIRS_AT_ONCE[x.device.type] * (2 if torch.is_autocast_enabled(x.device.type) else 1)
         pairs = most // (agents * (agents - 1))
-        samples = min(batch, max(1, pairs))
+        samples = -(-batch // -(-batch // max(1, pairs)))  # parts of one size
         together = max(1, pairs // samples)
         whole = [begin for begin in begins if begin + every < frames]
         groups = [whole[first : first + together] for first in range(0, len(whole), together)]
