@@ -36,7 +36,7 @@ from offline_training.stages.nri import train_nri
 from siha_ros.body_estimator import CORE, FALLBACK, SHARE, TWO, UNSEEN
 from siha_ros.estimator import FORECAST
 from siha_ros.model.body_linear import ResidualCarry
-from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, save_bundle
+from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, check_place, save_bundle
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import PAPER_ALPHAS, HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
@@ -62,6 +62,7 @@ class BodyNetworks:
 
 def train_bundle(data: Path, out: Path, work: Path, *, scale: float = 1.0, seed: int = 0) -> Path:
     """Fit, train, measure on the validation trials, write the bundle ``out``. Goes on from what is in ``work``."""
+    check_place(out)
     trials = load_subject(data)
     claim(work, data=data.resolve(), scale=scale, seed=seed)
     began = time.monotonic()

@@ -18,7 +18,7 @@ from offline_training.stages.logs import revision
 from offline_training.team import motion_noise
 from siha_ros.estimator import HSP, NOISY, SOLVED, TeamEstimator
 from siha_ros.model.body_linear import LinearPath, ResidualCarry
-from siha_ros.model.bundle import Bundle, ErrorTable, load_bundle, save_bundle
+from siha_ros.model.bundle import Bundle, ErrorTable, check_place, load_bundle, save_bundle
 from siha_ros.model.hidden_state import HiddenStatePredictor
 from siha_ros.model.nri import NRI
 
@@ -29,11 +29,14 @@ WINDOWS = 200  # of the set "fresh"
 def calibrate(source: Path, out: Path, *, data: Path | None, losses: int | None, seed: int) -> Path:
     """Write the bundle ``out``: that of ``source`` with other deviations. data: motion capture, for a body. losses: or
     windows, for a team. Raises ValueError, in one line, for what there are no validation data of."""
+    check_place(out)
     bundle = load_bundle(source)
     config, command = bundle.config, f"siha calibrate {source.name}"
     if config.identified:
         config.errors |= body_tables(bundle, data)
         command += " --data FOLDER"
+    elif data is not None:
+        raise ValueError(f"--data does not go with the bundle {config.name} of the system {config.system}")
     elif config.system == "springs":
         count = losses or (LOSSES if config.frame == "team" else WINDOWS)
         bundle.arrays["noise"] |= springs_motion(bundle, seed)

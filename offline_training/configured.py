@@ -18,9 +18,10 @@ from offline_training.datasets.cmu_mocap import load_subject
 from offline_training.springs import finish_bundle
 from offline_training.stages import processes
 from offline_training.stages.logs import OTHER_FOLDER, claim, plot_curves, revision, stage_rows
-from offline_training.stages.loop import check_writable, read_note, write_atomically, write_weights
+from offline_training.stages.loop import read_note, write_atomically, write_weights
 from offline_training.stages.progress import say, say_simulating
 from offline_training.team import TeamModules, train_team
+from siha_ros.model.bundle import check_place
 from siha_ros.tables import columns
 
 FINISHING = 0.1  # of a budget, for the bundle
@@ -57,7 +58,7 @@ def train_config(
     out = None if no_bundle(config) else out
     noted = asdict(config) | {"budget": budget, "data": data and data.resolve()}
     if out:
-        processes.agreed(lambda: check_writable(out))
+        processes.agreed(lambda: check_place(out))
     processes.agreed(lambda: claim(work, **noted))
     if budget is not None:
         left = budget * (1 - FINISHING) if out else budget

@@ -36,7 +36,7 @@ from offline_training.recordings.team_data import (
     team_windows,
 )
 from offline_training.stages.logs import OTHER_FOLDER, claim, plot_curves
-from offline_training.stages.loop import check_writable, read_note, write_atomically
+from offline_training.stages.loop import read_note, write_atomically
 from offline_training.stages.mixing import LastMotion, measure_mix
 from offline_training.team import (
     TeamPlan,
@@ -50,7 +50,7 @@ from offline_training.team import (
 )
 from siha_ros.baselines import ConstantVelocity, Hold, MeanVisible
 from siha_ros.estimator import FORECAST, load_estimator
-from siha_ros.model.bundle import RECORDED, BundleConfig, ErrorTable, Ranges, Training
+from siha_ros.model.bundle import RECORDED, BundleConfig, ErrorTable, Ranges, Training, check_place
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.mix import Mix, shares
@@ -96,7 +96,7 @@ def train_folder(
     ``work/budget.json``. width: of the networks. device: where they train. command: what the bundle says it was made
     by. Returns the report of losses on the test part, None where the recordings are too short for any.
     """
-    check_writable(out)
+    check_place(out)
     with np.errstate(over="ignore", invalid="ignore"):  # of samples that are refused below, or spikes
         recordings, odd, fastest = without_spikes(recordings)
     for line in odd:

@@ -34,7 +34,7 @@ from offline_training.team import (
     window_errors,
 )
 from siha_ros.estimator import NOISY, Estimator, load_estimator
-from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training
+from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, check_place
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
 from siha_ros.replay.evaluate import Task, estimator_answers, frames_of, true_states
@@ -98,6 +98,7 @@ def train_bundle(
 ) -> Path:
     """``siha train springs_team``: train, measure on validation runs, write the bundle ``out``. Goes on from what is in
     ``work``."""
+    check_place(out)
     counts = (1, 2) if kind == "any" else (2,)
     claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind])
     modules = train_modules(kind, work, samples=samples, scale=scale, seed=seed, hidden_counts=counts)

@@ -51,6 +51,8 @@ def output_file(text: str) -> Path:
     file = Path(text)
     if not file.absolute().parent.is_dir():
         raise argparse.ArgumentTypeError(f"{file}: the folder {file.absolute().parent} does not exist")
+    if file.is_dir():
+        raise argparse.ArgumentTypeError(f"{file} is a folder, expected a file")
     return file
 
 

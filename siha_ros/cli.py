@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from siha_ros.arguments import duration, factor, positive, seed
+from siha_ros.arguments import duration, factor, output_file, positive, seed
 from siha_ros.cli_bench import bench_options
 from siha_ros.cli_calibrate import calibrate_options
 from siha_ros.cli_data import data_options
@@ -247,14 +247,13 @@ def _evaluate_options(commands: Any) -> None:
     evaluate.add_argument("--seed", type=seed, default=0)
     evaluate.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     evaluate.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
-    evaluate.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the report there too")
+    evaluate.add_argument("--json", type=output_file, default=None, metavar="FILE", help="write the report there too")
     evaluate.set_defaults(run=_evaluate)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
     from siha_ros.cli_evaluate import evaluate_command
 
-    _check_writable(options.json)
     _set_threads(options)
     report, text = evaluate_command(options)
     print(text)
@@ -308,9 +307,11 @@ def _replay_options(commands: Any) -> None:
         "--sweep", action="store_true", help="with --hide: one loss after another through the whole bag"
     )
     replay.add_argument(
-        "--json", type=Path, default=None, metavar="FILE", help="with --hide: write the report there too"
+        "--json", type=output_file, default=None, metavar="FILE", help="with --hide: write the report there too"
     )
-    replay.add_argument("--html", type=Path, default=None, metavar="FILE", help="with --hide: and there, with plots")
+    replay.add_argument(
+        "--html", type=output_file, default=None, metavar="FILE", help="with --hide: and there, with plots"
+    )
     replay.add_argument("--params", type=Path, default=None, metavar="FILE", help="parameter file of the node")
     replay.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
     replay.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto (default: %(default)s)")
@@ -320,8 +321,6 @@ def _replay_options(commands: Any) -> None:
 def _replay(options: argparse.Namespace) -> None:
     from siha_ros.cli_replay import replay_command
 
-    _check_writable(options.json)
-    _check_writable(options.html, "--html")
     if options.hide is None and (options.json or options.html or options.sweep or options.at is not None):
         raise CommandError("--at, --sweep, --json and --html go with --hide")
     if options.out is not None and (options.sweep or options.hide == "each"):
@@ -353,11 +352,6 @@ def _set_threads(options: argparse.Namespace) -> None:
 def _check_folder(folder: Path, option: str) -> None:
     if not folder.is_dir():
         raise CommandError(f"{option} {folder}: no such folder")
-
-
-def _check_writable(file: Path | None, option: str = "--json") -> None:
-    if file is not None and not file.absolute().parent.is_dir():
-        raise CommandError(f"{option} {file}: the folder {file.absolute().parent} does not exist")
 
 
 def _write_json(file: Path | None, content: dict[str, Any]) -> None:

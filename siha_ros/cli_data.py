@@ -95,7 +95,11 @@ def _recordings(options: argparse.Namespace) -> Iterator[tuple[str, list[str], A
 
         from offline_training.datasets.cmu_mocap import load_subject
 
-        for trial in load_subject(path):
+        trials = load_subject(path)
+        known = [trial.name for trial in trials]
+        if missing := [name for name in names if name not in known]:
+            raise ValueError(f"{path}: no trial {', '.join(missing)}, it has {', '.join(known)}")
+        for trial in trials:
             if not names or trial.name in names:
                 yield trial.name, trial.joints, np.arange(trial.positions.shape[1]) / trial.rate, trial.positions, True
         return

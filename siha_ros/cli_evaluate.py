@@ -25,6 +25,7 @@ from siha_ros.tables import columns
 from siha_ros.window.types import WindowEstimator
 
 TEAM_SAMPLES, BODY_SAMPLES = 2000, 400
+BOUNDS = {"rate": (0.1, 200.0), "noise": (0.0, 1000.0), "faster": (0.01, 100.0)}
 MANY = LIMBS, HALVES, JOINTS = "limbs", "halves", "joints"  # --hide with --losses: a random one of these each time
 
 
@@ -36,6 +37,9 @@ def evaluate_command(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     for name in ("noise", "faster"):
         if getattr(options, name) is not None and not options.losses:
             raise ValueError(f"--{name} is of runs with losses: add --losses N")
+    for name, (low, high) in BOUNDS.items():
+        if not low <= (getattr(options, name) or low) <= high:
+            raise ValueError(f"--{name} {getattr(options, name):g}: expected {low:g} to {high:g}")
     if config.identified:
         _refuse(options, config, "set", "hidden", "faster")
         return _body(options, estimator, lost_at)

@@ -73,7 +73,18 @@ def test_options_that_do_not_go_with_the_bundle(capsys, bundle, tmp_path):
     assert "at least 3 of 7" in failed(capsys, "evaluate", "--bundle", bundle, "--hidden", "5")
     for option in ("--noise", "--faster"):
         assert f"{option} is of runs with losses" in failed(capsys, "evaluate", "--bundle", bundle, option, "0.1")
-    assert "does not exist" in failed(capsys, "evaluate", "--bundle", bundle, "--json", tmp_path / "no" / "file.json")
+    for file, reason in ((tmp_path / "no" / "file.json", "does not exist"), (tmp_path, "is a folder, expected a file")):
+        with pytest.raises(SystemExit) as stop:
+            main(["evaluate", "--bundle", str(bundle), "--json", str(file)])
+        assert stop.value.code == 2 and reason in capsys.readouterr().err
+    for option, value, bounds in (
+        ("--rate", "1e9", "0.1 to 200"),
+        ("--rate", "0.01", "0.1 to 200"),
+        ("--noise", "1e30", "0 to 1000"),
+        ("--faster", "1e6", "0.01 to 100"),
+    ):
+        line = f"siha: {option} {float(value):g}: expected {bounds}\n"
+        assert failed(capsys, "evaluate", "--bundle", bundle, "--losses", "1", option, value) == line
     assert "no such folder" in failed(capsys, "train", "body", "--data", tmp_path / "no")
 
 

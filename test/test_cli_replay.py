@@ -154,7 +154,9 @@ def test_what_cannot_be_replayed_is_one_line(bag, bundle, tmp_path, capsys):
     assert "--at 3.5 s --for 1 s: the bag is 4.0 s long" in line
     line = failed(capsys, bag, "--bundle", bundle, "--hide", "robot_1", "--at", "0", "--for", "0.5s")
     assert "no estimate was made while an agent was hidden" in line
-    assert "the folder" in failed(capsys, bag, "--bundle", bundle, "--hide", "robot_1", "--html", "/no/where/r.html")
+    with pytest.raises(SystemExit, match="2"):
+        failed(capsys, bag, "--bundle", bundle, "--hide", "robot_1", "--html", "/no/where/r.html")
+    assert "argument --html: /no/where/r.html: the folder /no/where does not exist" in capsys.readouterr().err
 
 
 def test_limbs_stand_for_their_joints():

@@ -86,7 +86,8 @@ def _fetch(address: str, file: Path, check: Callable[[Path], object], say: Calla
         raise DownloadError(f"{address}: the server says {error.code} {error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise DownloadError(f"{address}: {reason} (what has come is kept, try again)") from None
+        kept = " (what has come is kept, try again)" if part.exists() else ""
+        raise DownloadError(f"{address}: {reason}{kept}") from None
     if not complete:
         raise DownloadError(f"{address}: broke off after {part.stat().st_size} bytes (they are kept, try again)")
     try:

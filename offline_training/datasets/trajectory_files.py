@@ -99,14 +99,18 @@ def write(wanted: SimulatedSet, folder: Path, *, threads: int | None = None, chu
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     files: dict[str, np.memmap] = {}
-    for first, arrays in stream(wanted, threads=threads, chunk=chunk):
-        for name, array in arrays.items():
-            if name not in files:
-                shape = (wanted.count, *array.shape[1:])
-                files[name] = open_memmap(part / f"{name}.npy", mode="w+", dtype=array.dtype, shape=shape)
-            files[name][first : first + len(array)] = array
-    for file in files.values():
-        file.flush()
+    try:
+        for first, arrays in stream(wanted, threads=threads, chunk=chunk):
+            for name, array in arrays.items():
+                if name not in files:
+                    shape = (wanted.count, *array.shape[1:])
+                    files[name] = open_memmap(part / f"{name}.npy", mode="w+", dtype=array.dtype, shape=shape)
+                files[name][first : first + len(array)] = array
+        for file in files.values():
+            file.flush()
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     (part / "set.json").write_text(description)
     part.rename(folder)
     return folder

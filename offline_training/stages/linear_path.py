@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from offline_training.datasets.body import FRAMES, VALIDATION, Walk, limbs, training_numbers, walks
+from offline_training.datasets.body import FRAMES, TEST, VALIDATION, Walk, limbs, training_numbers, walks
 from offline_training.datasets.cmu_mocap import Trial
 from siha_ros.model.body_frame import BodyTemplate
 from siha_ros.model.body_linear import CarryKernel, LinearPath, ResidualCarry, WindowRidge
@@ -335,6 +335,12 @@ def fit_linear(trials: Sequence[Trial], evaluations: int = 160, cache: Path | No
     indices = {limb: np.array([names.index(joint) for joint in joints]) for limb, joints in limbs(names).items()}
     core = np.setdiff1d(np.arange(len(names)), np.concatenate(list(indices.values())))
     training, validation = walks(trials, training_numbers(trials), mirrored=True), walks(trials, VALIDATION)
+    if not training or not validation:
+        known = ", ".join(trial.name for trial in trials)
+        raise ValueError(
+            f"trials {known}: expected some that validate ({', '.join(VALIDATION)}) and some that neither do nor test"
+            f" ({', '.join(TEST)})"
+        )
     template = fit_template(training, core)
     path = empty_path(training, template)
     moments = trial_moments(training, path)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import safetensors.torch
@@ -132,18 +131,6 @@ def write_weights(path: Path, network: nn.Module, settings: dict[str, str] | Non
     }
     content = safetensors.torch.save(tensors, settings)
     write_atomically(path, lambda beside: beside.write_bytes(content))
-
-
-def check_writable(folder: Path) -> None:
-    """Raises OSError where ``folder`` could not be written, before anything is spent on what goes there; nothing is
-    left of the try."""
-    made = [folder] * (not folder.exists())
-    made += [parent for parent in folder.absolute().parents if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryFile(dir=folder):
-        pass
-    for empty in made:
-        empty.rmdir()
 
 
 class Averaged:

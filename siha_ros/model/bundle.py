@@ -16,6 +16,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 import numpy as np
@@ -245,6 +246,34 @@ class Bundle:
         return network
 
 
+def check_place(folder: Path) -> None:
+    """Raises BundleError or OSError where a bundle could not be written to ``folder``, before anything is spent on it:
+    it cannot be made, or holds other files than a bundle's, which would be lost. Nothing is left of the try."""
+    folder = folder.absolute()
+    for taken in (folder, *_beside(folder)):
+        if taken.exists() and not _is_ours(taken):
+            raise BundleError(f"{taken} is no bundle, and would be overwritten: choose another folder, or move it")
+    made = [empty for empty in (folder, *folder.parents) if not empty.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with TemporaryFile(dir=folder), TemporaryFile(dir=folder.parent):
+            pass
+    finally:
+        for empty in made:
+            empty.rmdir()
+
+
+def _beside(folder: Path) -> list[Path]:
+    """Where a bundle is written, and where the one before it is until that is done."""
+    return [folder.with_name(f"{folder.name}.{end}") for end in ("part", "old")]
+
+
+def _is_ours(folder: Path) -> bool:
+    return folder.is_dir() and all(
+        file.name == "bundle.yaml" or file.suffix == ".safetensors" for file in folder.iterdir()
+    )
+
+
 def save_bundle(
     path: Path,
     config: BundleConfig,
@@ -254,10 +283,11 @@ def save_bundle(
     """Write a bundle folder; ``config.modules`` is filled in. Weights are stored in half precision, computed with in
     float32.
 
-    The folder appears complete or not at all; one of that name is replaced at the very end. Raises
-    :class:`BundleError` where a number is not finite, or none in half precision.
+    The folder appears complete or not at all; a bundle of that name is replaced at the very end. Raises
+    :class:`BundleError` where a number is not finite, or none in half precision, and as :func:`check_place`.
     """
-    beside, old = (path.with_name(f"{path.name}.{end}") for end in ("part", "old"))
+    check_place(path)
+    beside, old = _beside(path)
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     try:
@@ -276,8 +306,8 @@ def save_bundle(
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    shutil.rmtree(old, ignore_errors=True)
     if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
         path.rename(old)
     beside.rename(path)
     shutil.rmtree(old, ignore_errors=True)

@@ -7,6 +7,7 @@ beside the baselines on the same windows. Runs come from the caller.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -133,8 +134,8 @@ def estimate_frames(config: BundleConfig, run: Run, rate: float, phase: float) -
     """
     step = 1 / (rate * run.dt)
     first = max((config.window - 1) * _stride(config, run), run.lost_at - round(LEAD_IN / run.dt))
-    count = int((run.end - 1 - first) / step - phase) + 1
-    return [first + round((phase + number) * step) for number in range(max(count, 0))]
+    count = math.floor((run.end - 1 - first) / step - phase) + 1
+    return [first + round((phase + number) * step) for number in range(count)]
 
 
 def live_window(config: BundleConfig, run: Run, newest: int) -> Window:

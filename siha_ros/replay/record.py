@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from siha_ros.node.messages import NewMessage, to_time
-from siha_ros.replay.bag import BagWriter
+from siha_ros.replay.bag import BagError, BagWriter
 
 POSE, SKELETON = "geometry_msgs/msg/PoseStamped", "siha_ros/msg/SkeletonFrame"
+LAST = 2.0**31  # s: beyond what a stamp holds
 BEGIN = 1.0  # s: bags begin here, as a stamp of 0 is none
 
 
@@ -35,6 +36,10 @@ def write_tracks(
         storage: "mcap" or "sqlite3".
         frame_id: of all messages.
     """
+    if stamps[-1] - stamps[0] + BEGIN >= LAST:
+        raise BagError(
+            f"{path}: {stamps[-1] - stamps[0]:.3g} s, longer than a stamp of ROS tells: are they in seconds?"
+        )
     if positions.shape[-1] == 2:
         positions = np.concatenate([positions, np.where(np.isfinite(positions[..., :1]), 0.0, np.nan)], axis=-1)
     count = 0

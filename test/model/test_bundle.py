@@ -19,6 +19,7 @@ from siha_ros.model.bundle import (
     BundleConfig,
     BundleError,
     ErrorTable,
+    check_place,
     load_bundle,
     load_config,
     save_bundle,
@@ -165,6 +166,48 @@ def test_a_writer_that_dies_leaves_the_bundle_before(parts, bundle, monkeypatch)
     assert load_bundle(bundle).config.count == 7
     with pytest.raises(BundleError):
         load_bundle(bundle.with_name("small.part"))
+
+
+def test_what_is_no_bundle_is_not_overwritten(parts, bundle, tmp_path):
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("years")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "small.old").mkdir()
+    (tmp_path / "small.old" / "notes.md").write_text("mine")
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    for name, taken in (("precious", "precious"), ("file", "file"), ("small", "small.old")):
+        with pytest.raises(
+            BundleError, match=f"/{taken} is no bundle, and would be overwritten: choose another folder"
+        ):
+            save_bundle(tmp_path / name, *copy.deepcopy(parts))
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+    (tmp_path / "empty").mkdir()
+    save_bundle(tmp_path / "empty", *copy.deepcopy(parts))
+    assert load_bundle(tmp_path / "empty").config.count == 7
+
+
+def test_a_bundle_that_was_being_replaced_is_kept_until_the_new_one_is_there(parts, bundle, monkeypatch):
+    bundle.rename(old := bundle.with_name("small.old"))  # killed between the two renamings
+
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(yaml, "safe_dump", dies)
+    with pytest.raises(KeyboardInterrupt):
+        save_bundle(bundle, *copy.deepcopy(parts))
+    assert load_bundle(old).config.count == 7
+    monkeypatch.undo()
+    save_bundle(bundle, *copy.deepcopy(parts))
+    assert [folder.name for folder in bundle.parent.iterdir()] == ["small"]
+
+
+def test_a_place_for_a_bundle_is_tried_and_left_as_it_was(tmp_path):
+    check_place(tmp_path / "deep" / "down")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        check_place(tmp_path / "file" / "bundle")
 
 
 # bundle.yaml

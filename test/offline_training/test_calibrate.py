@@ -43,3 +43,13 @@ def test_a_body_needs_its_recordings(tmp_path, capsys):
     assert main(["calibrate", "body", "--out", str(tmp_path / "body")]) == 2
     assert "--data FOLDER is needed for the bundle body: the .asf and .amc files" in capsys.readouterr().err
     assert not (tmp_path / "body").exists()
+
+
+def test_what_cannot_be_written_or_does_not_go_with_the_bundle_is_said_at_once(tmp_path, capsys):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.txt").write_text("years")
+    assert main(["calibrate", "springs_fresh", "--out", str(tmp_path / "notes")]) == 2
+    assert f"siha: {tmp_path / 'notes'} is no bundle, and would be overwritten" in capsys.readouterr().err
+    assert main(["calibrate", "springs_fresh", "--data", str(tmp_path), "--out", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == "siha: --data does not go with the bundle springs_fresh of the system springs\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from offline_training.configured import load_windows, no_bundle, summary, train_
 from offline_training.datasets.benchmarks import BodyScale, body_state_windows
 from offline_training.datasets.body import LEFT_ARM, LEFT_LEG
 from offline_training.datasets.cmu_mocap import Trial
+from offline_training.stages.linear_path import fit_linear
 from siha_ros.cli import main
 from siha_ros.estimator import _made_up_window, load_estimator
 from siha_ros.model.bundle import load_bundle
@@ -142,6 +144,16 @@ def test_a_body_has_its_limb_last_and_shares_no_trial(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="limb 'tail' is unknown, expected left_arm, left_leg, right_arm, right_leg"):
         body_state_windows(trials[:1], "tail", 10, 10, BodyScale(0.0, 1.0, 1.0))
     assert np.allclose(leg[3, -1, 0, :3], 2 * trials[0].positions[joints.index("ltoes"), 30] - 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("numbers", [(3, 5), (1, 2)])  # that validate and test, that train
+def test_a_body_needs_trials_of_each_kind(numbers):
+    random = np.random.default_rng(0)
+    trials = [walking_trial(f"35_{number:02}", 60, random) for number in numbers]
+    away = 0.01 * np.arange(60)[:, None] * [1.0, 0.0, 0.0]
+    trials = [replace(trial, positions=trial.positions + away) for trial in trials]
+    with pytest.raises(ValueError, match=r"trials 35_0\d, 35_0\d: expected some that validate .03, 09, 33. and some"):
+        fit_linear(trials)
 
 
 def test_a_body_is_trained_in_the_order_of_its_joints(tmp_path, monkeypatch):

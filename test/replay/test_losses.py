@@ -68,6 +68,9 @@ def test_estimates_come_at_the_rate_from_before_the_loss_to_its_end(config):
     frames = estimate_frames(config, run(), rate=5.0, phase=0.5)
     assert frames[0] == 35 + 5 and frames[-1] < END and set(np.diff(frames)) == {10}  # a window is 35 frames long
     assert estimate_frames(config, run(), 5.0, 0.0)[0] == 35
+    for rate in (0.1, 0.2, 0.5, 1.0):  # so slow that none may fall into the run
+        for phase in np.linspace(0, 1, 21):
+            assert all(35 <= frame < END for frame in estimate_frames(config, run(), rate, phase))
 
 
 def test_errors_are_those_of_the_newest_frame_by_time_since_loss(config):

@@ -57,6 +57,10 @@ def test_files_of_a_team_become_bags(tmp_path, capsys):
     assert found == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert main(["data", "bag", str(tmp_path / "run.csv"), "--to", str(tmp_path / "bags")]) == 2
     assert "exists already" in capsys.readouterr().err
+    far = ["data", "bag", str(tmp_path / "run.csv"), "--to", str(tmp_path / "far"), "--time-unit", "1e300"]
+    assert main(far) == 2
+    assert "run: 4e+299 s, longer than a stamp of ROS tells: are they in seconds?" in capsys.readouterr().err
+    assert not (tmp_path / "far" / "run").exists()
 
 
 @pytest.mark.data
@@ -65,6 +69,7 @@ def test_motion_capture_becomes_a_skeleton(shared_data, tmp_path):
 
     folder = shared_data / "cmu" / "35"
     assert main(["data", "bag", str(folder), "--to", str(tmp_path), "--names", "35_05"]) == 0
+    assert main(["data", "bag", str(folder), "--to", str(tmp_path), "--names", "35_05,nope"]) == 2
     skeleton = read_skeleton(folder / "35.asf")
     positions = joint_positions(skeleton, read_motion(folder / "35_05.amc", skeleton))
     found = messages(tmp_path / "35_05")

@@ -53,6 +53,9 @@ def test_a_set_is_complete_or_not_there(tmp_path):
         load(folder)
     with pytest.raises(FileNotFoundError, match="no set.json"):
         load(tmp_path)
+    with pytest.raises(ValueError, match="2 to 100 agents, not 1"):
+        write(SimulatedSet("springs", 3, 1, 1, 0), tmp_path / "lonely")
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 @pytest.mark.parametrize(("change", "message"), [({"system": "gas"}, "'gas' is unknown"), ({"count": 0}, "0 traj")])
