@@ -423,6 +423,12 @@ def test_loss_and_its_gradients_are_those_of_the_plain_form(monkeypatch, pairs, 
     assert all(float(gradient.detach().abs().max()) > 0 for gradient in found)
 
 
+@pytest.mark.parametrize(("batch", "agents", "size"), [(128, 7, 128), (128, 10, 64), (8, 31, 4), (3, 90, 1)])
+def test_parts_of_a_batch_are_of_one_size(batch, agents, size):
+    parts = make_nri()._parts(torch.zeros(batch, agents, FRAMES, FEATURES), [0])
+    assert [(part.start, part.stop) for _, part in parts] == [(k, k + size) for k in range(0, batch, size)]
+
+
 def test_parts_of_a_batch_with_gaps_and_random_starts_add_up(monkeypatch):
     nri, x = make_nri(teacher_forcing=4).train(), trajectories().requires_grad_()
     known = torch.rand(x.shape) > 0.02
