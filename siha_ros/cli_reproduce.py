@@ -63,6 +63,14 @@ def reproduce_options(commands: Any) -> None:
         help="of trajectories; mlp: in place of the paper's convolutions for charged and kuramoto, many times faster"
         " (default: %(default)s)",
     )
+    command.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of the configs, such as evidence=1",
+    )
     command.add_argument("--seed", type=seed, default=0)
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
     command.add_argument("--threads", type=positive, default=None, help="threads of PyTorch (default: all cores)")
@@ -89,7 +97,7 @@ def _reproduce(options: argparse.Namespace) -> None:
     if options.data is not None and not options.data.is_dir():
         raise ValueError(f"--data {options.data}: no such folder")
     names = list(EXPERIMENTS) if "all" in options.experiment else list(dict.fromkeys(options.experiment))
-    lab = Lab(options.work, options.test, options.device)
+    lab = Lab(options.work, options.test, options.device, options.settings)
     wanted = Options(
         samples=options.samples,
         seed=options.seed,

@@ -57,6 +57,20 @@ def test_a_budget_that_tells_nothing_is_said(monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().out == ""
 
 
+def test_settings_of_the_configs_reach_the_plans(monkeypatch, capsys, tmp_path):
+    labs = []
+    arguments = ["reproduce", "table1", "--systems", "springs", "--hidden", "1", "--work", str(tmp_path)]
+    assert main([*arguments, "--set", "evidnce=1"]) == 2
+    assert "unknown key 'evidnce'" in capsys.readouterr().err
+    monkeypatch.setattr(
+        "offline_training.experiments.queue.work", lambda names, lab, options: labs.append(lab) or ({}, [])
+    )
+    assert main([*arguments, "--set", "evidence=1", "--set", "nri_batch=64"]) == 0
+    for lab, taken in ((labs[0], (1.0, 64)), (Lab(tmp_path), (0.0, 128))):
+        plan = lab.plan(Options().setting("springs", 1))
+        assert (plan.evidence, plan.nri_batch) == taken
+
+
 def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
     """Steps that take half as long as assumed: the schedule is twice as long, in later sessions too."""
     measured = []
