@@ -5,7 +5,8 @@ some of them for speed or accuracy.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from offline_training.datasets.benchmarks import SYSTEMS
 from offline_training.stages.edge_evidence import MOST_AGENTS
 from offline_training.stages.loop import Schedule
 from offline_training.team import TeamPlan
+from siha_ros.errors import one_line
 from siha_ros.model.bundle import read_strictly
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.limits import above_zero, at_least
@@ -182,10 +184,8 @@ def load_config(
     if not file.exists():
         known = ", ".join(sorted(own.name for own in FOLDER.glob("*.yaml")))
         raise ValueError(f"{path}: no such file, and none of the package's configs: {known}")
-    try:
+    with _read_as_yaml(str(file)):
         content = json.loads(json.dumps(yaml.safe_load(file.read_text(encoding="utf-8"))))  # aliases become copies
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"{file}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     config: TrainConfig = read_strictly(TrainConfig, content, str(file))
     known_options = config.options or {}
     for name in [*((config.usual or []) if options is None else options), *more]:
@@ -197,13 +197,19 @@ def load_config(
         key, separator, value = setting.partition("=")
         if not separator:
             raise ValueError(f"{setting!r}: expected key=value, such as hidden=3")
-        try:
+        with _read_as_yaml(f"{setting!r:.60}"):
             read = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise ValueError(f"{setting!r:.60}: cannot be read as YAML ({' '.join(str(error).split())})") from None
         set_key(content, key, read, "--set")
     config = read_strictly(TrainConfig, content, str(file))
     return replace(config, options=None, usual=None)
+
+
+@contextmanager
+def _read_as_yaml(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{where}: cannot be read as YAML ({one_line(error)})") from None
 
 
 def changed(config: TrainConfig, settings: dict[str, Any]) -> TrainConfig:

@@ -137,9 +137,10 @@ class Lab:
         """Take the pace of this machine, device and number of threads from a few steps of each stage of each kind of
         training that was asked for; what was measured once is kept, so that the same budget is the same schedule."""
         note = self.store.folder / f"pace_{self.store.device}_{torch.get_num_threads()}.json"
-        known = read_note(note, "remove it, and paces are taken anew")
+        remedy = "remove it, and paces are taken anew"
+        known = read_note(note, remedy)
         if not all(isinstance(pace, float) and pace > 0 for pace in known.values()):
-            raise ValueError(f"{note}: damaged, expected paces above 0: remove it, and paces are taken anew")
+            raise ValueError(f"{note}: damaged, expected paces above 0: {remedy}")
         for kind, like in self._asked.items():
             if kind in known:
                 continue

@@ -17,6 +17,7 @@ from torch import nn
 
 from offline_training.stages.logs import stage_rows
 from offline_training.stages.loop import read_note, write_atomically, write_weights
+from siha_ros.errors import one_line
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -66,9 +67,8 @@ class Store:
             try:
                 network.load_state_dict(load_file(weights))
             except (SafetensorError, RuntimeError) as error:
-                reason = " ".join(str(error).split())[:120]
                 raise ValueError(
-                    f"{weights}: damaged ({reason}): remove its folder, and the model is trained anew"
+                    f"{weights}: damaged ({one_line(error):.120}): remove its folder, and the model is trained anew"
                 ) from None
         else:
             place.mkdir(parents=True, exist_ok=True)

@@ -75,7 +75,7 @@ def to_grid(recording: Recording, dt: float, max_gap: float | None = None) -> Gr
             " right stamps, recordings without long gaps, or a longer step"
         )
     count = int(steps) + 1
-    times = recording.stamps[0] + dt * np.arange(count)
+    times = stamps[0] + dt * np.arange(count)
     positions = _each(np.where(recording.observed, stamps, np.nan), recording.positions, times, max_gap)
     return Grid(recording.names, times, positions, np.asarray(np.isfinite(positions).all(-1)), recording.source)
 

@@ -24,6 +24,7 @@ from offline_training.stages import processes
 from offline_training.stages.muon import Muon
 from offline_training.stages.precision import autocast
 from offline_training.stages.progress import Progress, Stopwatch, say
+from siha_ros.errors import one_line
 from siha_ros.memory import lacks_memory
 from siha_ros.model.limits import above_zero, at_least
 
@@ -213,7 +214,7 @@ def train(
         try:
             write_atomically(checkpoint, lambda path: torch.save(content, path))
         except RuntimeError as error:  # PyTorch's writer hides why, such as a full disk
-            raise OSError(f"{checkpoint} cannot be written: {' '.join(str(error).split())}") from error
+            raise OSError(f"{checkpoint} cannot be written: {one_line(error)}") from error
 
     began, saved_at = time.monotonic() - state["seconds"], time.monotonic()
     logged: dict[str, list[float]] = {}
@@ -249,7 +250,7 @@ def train(
             if (step + 1) % schedule.validate_every == 0 or last:
                 with watch("validation"):
                     metrics = processes.agreed(lambda: stage.validate(average.model))
-                if math.isnan(metrics[better]) or (last and not min(metrics[better], state["best"]) < math.inf):
+                if math.isnan(metrics[better]) or (last and min(metrics[better], state["best"]) == math.inf):
                     raise FloatingPointError(
                         f"{name}: {better} is {metrics[better]} at step {step + 1}; lower the rate and start anew in an"
                         " empty folder"
@@ -281,5 +282,6 @@ def _read_checkpoint(path: Path) -> dict[str, Any] | None:
 
 
 def _damaged(path: Path, error: Exception) -> ValueError:
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return ValueError(f"{path}: no checkpoint of this training ({reason}): remove it, and the stage begins anew")
+    return ValueError(
+        f"{path}: no checkpoint of this training ({one_line(error):.120}): remove it, and the stage begins anew"
+    )

@@ -25,6 +25,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from siha_ros.errors import one_line
 from siha_ros.model.frame import Scale
 from siha_ros.model.hidden_state import HiddenStatePredictor, HSPConfig
 from siha_ros.model.nri import NRI, NRIConfig
@@ -356,7 +357,7 @@ def load_config(path: Path) -> BundleConfig:
     except BundleError:
         raise
     except Exception as error:  # whatever a damaged file makes of the parser: it raises more than YAMLError
-        raise BundleError(f"{file}: cannot be read as YAML ({_one_line(error)})") from None
+        raise BundleError(f"{file}: cannot be read as YAML ({one_line(error):.200})") from None
     if not isinstance(content, dict) or "format" not in content:
         raise BundleError(f"{file}: no bundle, expected a mapping with the key format")
     if content["format"] != FORMAT:
@@ -387,7 +388,7 @@ def _read_tensors(file: Path, sha256: str) -> dict[str, Tensor]:
         tensors = safetensors.torch.load(content)
         finite = {key: bool(torch.isfinite(value.float()).all()) for key, value in tensors.items()}
     except Exception as error:  # the library raises several kinds
-        raise BundleError(f"{file}: no safetensors file ({_one_line(error)})") from None
+        raise BundleError(f"{file}: no safetensors file ({one_line(error):.200})") from None
     for key, fine in finite.items():
         if not fine:
             raise BundleError(f"{file}: tensor {key} is not finite")
@@ -420,7 +421,7 @@ def _build(entry: ModuleEntry, where: str, tensors: dict[str, Tensor], file: Pat
     except BundleError:
         raise
     except Exception as error:  # sizes that no layer can have
-        raise BundleError(f"{where}.config: describes no network ({_one_line(error)})") from None
+        raise BundleError(f"{where}.config: describes no network ({one_line(error):.200})") from None
     network.load_state_dict({key: value.to(expected[key].dtype) for key, value in tensors.items()})
     return network
 
@@ -436,10 +437,6 @@ def _compare(expected: dict[str, Tensor], tensors: dict[str, Tensor], file: Path
             raise BundleError(f"{file}: tensor {key} has shape {tuple(value.shape)}, expected {tuple(like.shape)}")
         if value.is_floating_point() != like.is_floating_point():
             raise BundleError(f"{file}: tensor {key} holds {value.dtype}, expected numbers like {like.dtype}")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def read_strictly(kind: Any, content: Any, where: str) -> Any:
@@ -459,7 +456,7 @@ def read_strictly(kind: Any, content: Any, where: str) -> Any:
         try:
             return kind(**values)  # type: ignore[operator]
         except ValueError as error:
-            raise BundleError(f"{where}: {_one_line(error)}") from None
+            raise BundleError(f"{where}: {one_line(error):.200}") from None
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return content

@@ -25,11 +25,6 @@ def status(name: str, level: bytes, message: str, values: Mapping[str, object]) 
     return DiagnosticStatus(name=name, level=level, message=message, values=pairs)
 
 
-def one_line(error: Exception) -> str:
-    """What an exception says, on one line; its type where it says nothing."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 class Health:
     """What is wrong with a node: each trouble is logged once, and stands in the diagnostics until it is over.
 

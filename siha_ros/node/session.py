@@ -20,7 +20,8 @@ from rclpy.qos import (
 )
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
-from siha_ros.node.diagnostics import Health, one_line
+from siha_ros.errors import one_line
+from siha_ros.node.diagnostics import Health
 from siha_ros.node.discovery import AGENT, GROUP, Place, input_type, matching, parameters_input
 from siha_ros.node.filter_pairs import new_pairs
 from siha_ros.node.frames import Transform, TransformBuffer

@@ -16,9 +16,10 @@ from rclpy.clock_type import ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
+from siha_ros.errors import one_line
 from siha_ros.node import diagnostics
 from siha_ros.node.declared import DeclaredParameters
-from siha_ros.node.diagnostics import Health, one_line
+from siha_ros.node.diagnostics import Health
 from siha_ros.node.discovery import check_topic, check_twists, resolved_template, topic_template, unmatched
 from siha_ros.node.inputs import make_input, message_type
 from siha_ros.node.outputs import Outputs

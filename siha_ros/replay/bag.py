@@ -28,6 +28,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
+from siha_ros.errors import one_line
 from siha_ros.resources import message_files
 
 RENAMED = {"tf/msg/tfMessage": "tf2_msgs/msg/TFMessage"}  # ROS 1 types that ROS 2 knows by another name
@@ -38,11 +39,6 @@ NANOSECOND = 1e-9
 def to_ns(seconds: float) -> int:
     """Nanoseconds of a time in seconds, right to the microsecond that a float of today's dates resolves."""
     return round(seconds * 1e6) * 1000
-
-
-def _told(error: Exception) -> str:
-    """One line; what some libraries raise says nothing but its kind."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 class BagError(ValueError):
@@ -99,7 +95,7 @@ class Bag:
             self._reader = AnyReader([self.path], default_typestore=own_types())
             self._reader.open()
         except Exception as error:  # damaged files make the libraries fail in ways of their own
-            raise BagError(f"bag {self.path} cannot be read: {_told(error)}") from error
+            raise BagError(f"bag {self.path} cannot be read: {one_line(error)}") from error
         if not self._reader.message_count:
             self._reader.close()
             raise BagError(f"bag {self.path} holds no messages")
@@ -140,7 +136,7 @@ class Bag:
             for connection, time_ns, raw in self._reader.messages(chosen, start=limits[0], stop=limits[1]):
                 yield Entry(connection, time_ns, raw)
         except Exception as error:  # damaged files make the libraries fail in ways of their own
-            raise BagError(f"bag {self.path} cannot be read on: {_told(error)}") from error
+            raise BagError(f"bag {self.path} cannot be read on: {one_line(error)}") from error
 
     def read(self, entry: Entry) -> Any:
         """The message of an entry, with the fields that it has in ROS."""
@@ -150,7 +146,7 @@ class Bag:
             raise self._unreadable(entry, error) from error
 
     def _unreadable(self, entry: Entry, error: Exception) -> BagError:
-        return BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {_told(error)}")
+        return BagError(f"bag {self.path}: a message on {entry.topic} cannot be read: {one_line(error)}")
 
     @cached_property
     def ros2_types(self) -> Typestore:
