@@ -49,6 +49,7 @@ class StateWindows:
         """The first ``count`` of them, or all."""
         return StateWindows(self.all_states[:count], None if self.edges is None else self.edges[:count], self.turned)
 
+    @torch.autocast("cpu", enabled=False)  # as in TeamWindows
     def states(
         self, index: Tensor | slice, visible: int, rotate: torch.Generator | None = None, order: Tensor | None = None
     ) -> Tensor:

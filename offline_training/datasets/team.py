@@ -55,6 +55,7 @@ class TeamWindows:
         )
         return replace(self, positions=self.positions[:count], velocities=velocities, edges=edges, known=known)
 
+    @torch.autocast("cpu", enabled=False)  # a training draws within its own, whose products would round what it draws
     def states(
         self,
         index: Tensor | slice,

@@ -30,6 +30,18 @@ def test_what_is_unknown_is_said():
         springs_windows("any", "train", 4, seed=1000)
 
 
+@pytest.mark.parametrize("kind", ["springs", "fresh", "any"])
+def test_half_precision_of_a_training_does_not_reach_what_it_draws(kind):
+    """A window is turned by a product, which autocast would round to 3 digits: differences of frames are smaller."""
+    windows = SYSTEMS[kind].windows("train", 4, 5, 3, 0) if kind in SYSTEMS else springs_windows(kind, "train", 4)
+    precise = windows.states(slice(None), 3, torch.Generator().manual_seed(1))
+    with torch.autocast("cpu", torch.bfloat16):
+        drawn = windows.states(slice(None), 3, torch.Generator().manual_seed(1))
+    assert drawn.dtype == torch.float32
+    torch.testing.assert_close(drawn, precise, rtol=0, atol=0)
+    assert not torch.equal(precise, windows.states(slice(None), 3))
+
+
 @pytest.mark.parametrize("seed", [-1, 1000, 2000])
 def test_no_split_takes_the_runs_of_another(seed):
     """1000 beside the training set's 1000 are the validation set's."""
