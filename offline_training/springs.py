@@ -55,6 +55,7 @@ STEPS = {  # of each stage; of HSP for one number of hidden agents, a further on
     "any": {"nri": 6000, "nri_visible": 0, "hsp_sa": 3500, "hsp_sg": 2500},
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }
+EVIDENCE = 1.0  # steps of the model that tells NRI the edges, by those of NRI
 RATE = 2.5  # estimates a second, in runs
 NOISES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # m
 NOISY_SHARE = 0.2  # runs for each of them, and as many of two lost robots, for each run in which some are lost
@@ -80,6 +81,7 @@ def springs_plan(kind: str, hidden_counts: tuple[int, ...]) -> TeamPlan:
         steps=STEPS[kind],
         visible_only=kind == "fresh",
         cached=CACHED,
+        evidence=EVIDENCE,
     )
 
 
@@ -100,7 +102,7 @@ def train_bundle(
     ``work``."""
     check_place(out)
     counts = (1, 2) if kind == "any" else (2,)
-    claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind])
+    claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind], evidence=EVIDENCE)
     modules = train_modules(kind, work, samples=samples, scale=scale, seed=seed, hidden_counts=counts)
     command = f"siha train springs_team --set {kind} --seed {seed}"
     return finish_bundle(kind, out, work, modules, command, seed=seed, losses=max(10, round(100 * scale)))
