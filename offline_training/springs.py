@@ -56,6 +56,7 @@ STEPS = {  # of each stage; of HSP for one number of hidden agents, a further on
     "fresh": {"nri": 4500, "nri_visible": 2000, "hsp_sa": 3500, "hsp_sg": 2500},
 }
 EVIDENCE = 1.0  # steps of the model that tells NRI the edges, by those of NRI
+NOISY_STEPS = 0.25  # steps in which its encoder meets noise, likewise
 RATE = 2.5  # estimates a second, in runs
 NOISES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # m
 NOISY_SHARE = 0.2  # runs for each of them, and as many of two lost robots, for each run in which some are lost
@@ -82,6 +83,7 @@ def springs_plan(kind: str, hidden_counts: tuple[int, ...]) -> TeamPlan:
         visible_only=kind == "fresh",
         cached=CACHED,
         evidence=EVIDENCE,
+        noisy=NOISY_STEPS if kind == "any" else 0.0,
     )
 
 

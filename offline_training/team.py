@@ -22,6 +22,8 @@ from offline_training.stages.hsp_sa import hsp_sa_stage
 from offline_training.stages.hsp_sg import hsp_sg_stage
 from offline_training.stages.logs import revision, stage_rows
 from offline_training.stages.loop import Schedule, train
+from offline_training.stages.noisy_encoder import NAMED as NOISY_NAMED
+from offline_training.stages.noisy_encoder import RATE_SHARE, NoisyWindows, train_noisy_encoder
 from offline_training.stages.nri import train_nri
 from offline_training.stages.samples import Sample, device_of
 from offline_training.stages.together import together
@@ -42,6 +44,9 @@ Windows: TypeAlias = TeamWindows | StateWindows
 CHUNK = 250  # windows that are looked at together
 SOLVED_FROM = 200  # windows in which trajectories that explain the others are looked for
 FEWEST_WINDOWS = 30  # that say how large errors are
+# Standard deviation of a step, normalised (position, velocity), that is allowed for at least: no live team is as exact
+# as a simulated one, and to who trusts a decoder all but wholly, noise and pushes are motion of the hidden agents.
+LEAST_STEP = (5e-5, 3.6e-4)
 FEWEST_CACHED = 50_000  # windows in HSP-sg's fixed set, where there are as many
 NEXT_SHARE = 0.35  # of the steps of the first, for each further number of hidden agents
 
@@ -65,10 +70,11 @@ class TeamPlan:
     set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set. schedules: of the stages, but
     for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. evidence: steps of the model that tells NRI the
     edges (:mod:`offline_training.stages.edge_evidence`), by those of NRI; 0, the paper: there is none. evidence_last:
-    it sees the last change of a state too. rotate: samples are turned at random. warm: HSP-sg starts from the weights
-    of HSP-sa. ordered: hidden agents have names, slots are not matched to them. rounds: of the refinement that
-    validates HSP-sg; None: by a structure cache of the validation set, as the paper. checks: windows that validate NRI
-    and HSP-sg.
+    it sees the last change of a state too. noisy: further steps, by those of NRI, in which its encoder meets noise
+    (:mod:`offline_training.stages.noisy_encoder`), taught by that model; of positions alone. rotate: samples are turned
+    at random. warm: HSP-sg starts from the weights of HSP-sa. ordered: hidden agents have names, slots are not matched
+    to them. rounds: of the refinement that validates HSP-sg; None: by a structure cache of the validation set, as the
+    paper. checks: windows that validate NRI and HSP-sg.
     """
 
     hidden_counts: tuple[int, ...]
@@ -86,6 +92,7 @@ class TeamPlan:
     starts: int | None = 1
     evidence: float = 0.0
     evidence_last: bool = False
+    noisy: float = 0.0
     rotate: bool = True
     warm: bool = True
     ordered: bool = False
@@ -141,6 +148,8 @@ def described(plan: TeamPlan) -> dict[str, Any]:
         del found["hsp"]["seen_frames"]
     if not plan.evidence:
         del found["evidence"], found["evidence_last"]
+    if not plan.noisy:
+        del found["noisy"]
     if plan.nri.out_layers == 1:
         del found["nri"]["out_layers"]
     return found
@@ -249,6 +258,23 @@ def fit_nri(
         taught_by=taught_by,
         seed=seed,
     )
+    if plan.noisy and taught_by is not None:
+        assert isinstance(validation, TeamWindows)
+        usual = float(motion_noise(validation)["roughness"])
+        steps = max(min(10, schedule.steps), round(plan.noisy * schedule.steps))
+        train_noisy_encoder(
+            name + NOISY_NAMED,
+            folder,
+            nri,
+            NoisyWindows(target.shape[2], usual, validation.scale, validation.dt),
+            taught_by,
+            sample=sampler(data, plan.nri_batch, visible, agents, plan.rotate),
+            validation=target,
+            edges=edges,
+            schedule=replace(schedule, steps=steps, rate=RATE_SHARE * schedule.rate, validate_every=max(1, steps // 5)),
+            batch=plan.nri_batch,
+            seed=seed,
+        )
 
 
 def fit_hsp_sa(
@@ -345,7 +371,8 @@ def measure_noise(modules: TeamModules, validation: TeamWindows) -> dict[str, Te
         before = states[:, :, 1:-1].transpose(1, 2)
         stepped = modules.nri.decoder(before, matrix_to_incoming(graph).unsqueeze(1)).transpose(1, 2)
         errors.append((stepped - states[:, :, 2:]).square().flatten(0, 2))
-    noise = {"step_variance": robust_mean(torch.cat(errors))}
+    least = torch.tensor(LEAST_STEP).square().repeat_interleave(validation.positions.shape[-1])
+    noise = {"step_variance": robust_mean(torch.cat(errors)).maximum(least)}
     for hidden in modules.hsp_sa:
         truth = validation.states(slice(None), agents - hidden)[:, :, :history]
         noise[f"guess_variance_{hidden}"] = guess_errors(modules, truth, hidden).square().flatten(0, 2).mean(0)
