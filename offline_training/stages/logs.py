@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from offline_training.stages.loop import read_note, read_rows, write_atomically
+from offline_training.stages.noisy_encoder import BOTH
 from offline_training.stages.together import BETWEEN
 
 SHOWN = 5  # options that a message names
@@ -84,7 +85,7 @@ def plot_curves(work: Path) -> None:
     FigureCanvasAgg(figure)
     for axis, log in zip(np.atleast_1d(figure.subplots(1, len(logs))), logs, strict=True):
         rows = _rows(log)
-        key = next(key for key in ("cm", "mse", BETWEEN, "nll") if key in rows[-1])
+        key = next(key for key in ("cm", "mse", BETWEEN, "nll", BOTH) if key in rows[-1])
         axis.plot([row["step"] for row in rows], [row[key] for row in rows])
         axis.set(title=log.stem, xlabel="step", ylabel=f"validation {key}", yscale="linear" if key == "nll" else "log")
     figure.savefig(work / "curves.png", dpi=120)

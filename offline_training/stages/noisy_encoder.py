@@ -24,6 +24,7 @@ from siha_ros.model.frame import Scale
 from siha_ros.model.nri import NRI
 from siha_ros.window.grid import backward_difference
 
+BOTH = "missed_both"  # with noise and without
 NAMED = "_noisy"  # after the name of the stage whose encoder it is
 DEVIATIONS = tuple(np.geomspace(3e-4, 2e-2, 8).tolist())  # m
 CHECKED = 6  # of them, from 1, that validation has: 6 mm
@@ -104,11 +105,9 @@ def train_noisy_encoder(
             figures[f"missed{which}"] = float(torch.stack(losses).sum() / len(seen))
             known = known_accuracy(guesses, edges, logits.shape[-1])
             figures |= {f"{key}{which}": value for key, value in known.items()}
-        return {"missed_both": figures["missed"] + figures["missed_noisy"]} | figures
+        return {BOTH: figures["missed"] + figures["missed_noisy"]} | figures
 
-    return train(
-        name, folder, Stage(nri.encoder, loss, validate, better="missed_both"), schedule, seed=seed, batch=batch
-    )
+    return train(name, folder, Stage(nri.encoder, loss, validate, better=BOTH), schedule, seed=seed, batch=batch)
 
 
 def missed(logits: Tensor, taught: Tensor) -> Tensor:
