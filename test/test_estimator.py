@@ -375,7 +375,7 @@ def test_a_robot_that_is_moved_by_hand_during_a_loss_moves_nobody_else(shipped):
         stated.append([estimate.position_95[2, -1] for estimate in estimates])
     assert max(errors[0][:9]) < 0.01  # until then the sum tells all; half a second after it, nothing
     np.testing.assert_allclose(errors[0][14:], errors[1][14:], atol=0.01)
-    # Half a second after the push is over a radius of 95 % may be missed once, by little; before, the radius is too small.
+    # Half a second after the push is over a radius of 95 % may be missed once, by little; before, it is too small.
     times = np.array(errors[0][15:]) / np.array(stated[0][15:])
     assert (times < 1).sum() >= len(times) - 1 and times.max() < 1.1
 
