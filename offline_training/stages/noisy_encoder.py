@@ -21,7 +21,7 @@ from offline_training.stages.samples import Sample, device_of, mine, parts
 from siha_ros.model.denoise import Noise
 from siha_ros.model.edges import incoming_to_matrix
 from siha_ros.model.frame import Scale
-from siha_ros.model.nri import NRI
+from siha_ros.model.nri import NRI, cross_entropy
 from siha_ros.window.grid import backward_difference
 
 BOTH = "missed_both"  # with noise and without
@@ -90,7 +90,7 @@ def train_noisy_encoder(
         states, known = parts(sample(generator), nri)
         drawn = windows.draw(states, len(states) * processes.count(), generator)  # for the whole batch, as the rest is
         seen = windows.of(states, *(mine(part, nri) for part in drawn))
-        return missed(nri.encoder(seen), taught_by(states, known)), {}
+        return cross_entropy(nri.encoder(seen), taught_by(states, known)), {}
 
     @torch.no_grad()
     def validate(model: nn.Module) -> dict[str, float]:
@@ -99,7 +99,7 @@ def train_noisy_encoder(
             losses, guesses = [], []
             for x, told in zip(seen.split(256), taught.split(256), strict=True):
                 logits = model(x.to(device)).cpu()
-                losses.append(missed(logits, told) * len(x))
+                losses.append(cross_entropy(logits, told) * len(x))
                 types = nn.functional.one_hot(logits.argmax(-1), logits.shape[-1])
                 guesses.append(incoming_to_matrix(types).argmax(-1))
             figures[f"missed{which}"] = float(torch.stack(losses).sum() / len(seen))
@@ -108,9 +108,3 @@ def train_noisy_encoder(
         return {BOTH: figures["missed"] + figures["missed_noisy"]} | figures
 
     return train(name, folder, Stage(nri.encoder, loss, validate, better=BOTH), schedule, seed=seed, batch=batch)
-
-
-def missed(logits: Tensor, taught: Tensor) -> Tensor:
-    """Cross-entropy per agent of logits ``[B, A, A - 1, K]`` with the edges that are taught, as in
-    :meth:`NRI.taught_loss`."""
-    return -(taught * torch.log_softmax(logits, -1)).sum() / (logits.shape[0] * logits.shape[1])

@@ -331,7 +331,7 @@ class NRI(nn.Module):
         """Loss per agent where something else says the edges, ``[B, A, A - 1, K]`` probabilities: the decoder moves
         under them, and the encoder learns to say them (cross-entropy). The rest: as in :meth:`elbo_loss`."""
         likelihood, shown = self._likelihood(x, edges, starts, known)
-        missed = -(edges * torch.log_softmax(self.encoder(x), -1)).sum() / (x.shape[0] * x.shape[1])
+        missed = cross_entropy(self.encoder(x), edges)
         return likelihood + missed, shown | {"missed": missed.detach()}
 
     def _likelihood(
@@ -382,3 +382,8 @@ class NRI(nn.Module):
 def _ahead(x: Tensor, begins: list[int], steps: int) -> Tensor:
     """The ``steps`` frames, or those there are, after each of S frames: ``[B, A, T, D]`` to ``[B, S, A, steps, D]``."""
     return torch.stack([x[:, :, begin + 1 : begin + 1 + steps] for begin in begins], 1)
+
+
+def cross_entropy(logits: Tensor, edges: Tensor) -> Tensor:
+    """Per agent, of logits ``[B, A, A - 1, K]`` with the probabilities of the edges that are taught."""
+    return -(edges * torch.log_softmax(logits, -1)).sum() / (logits.shape[0] * logits.shape[1])

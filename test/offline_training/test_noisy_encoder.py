@@ -9,10 +9,10 @@ import torch
 from offline_training.datasets.simulated import springs_windows
 from offline_training.stages.logs import plot_curves, stage_rows
 from offline_training.stages.loop import Schedule
-from offline_training.stages.noisy_encoder import DEVIATIONS, NoisyWindows, missed, train_noisy_encoder
+from offline_training.stages.noisy_encoder import DEVIATIONS, NoisyWindows, train_noisy_encoder
 from siha_ros.model.denoise import Noise
 from siha_ros.model.edges import matrix_to_incoming
-from siha_ros.model.nri import NRI, NRIConfig
+from siha_ros.model.nri import NRI, NRIConfig, cross_entropy
 from siha_ros.window.grid import backward_difference
 
 USUAL = 6.5e-8  # m^2
@@ -66,7 +66,7 @@ def test_cross_entropy_by_hand():
     logits = torch.tensor([[[[0.0, np.log(3.0)]], [[0.0, 0.0]]]])  # one window, two agents, one sender each
     taught = torch.tensor([[[[0.25, 0.75]], [[1.0, 0.0]]]])
     expected = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75) + np.log(0.5)) / 2
-    assert float(missed(logits, taught)) == pytest.approx(expected)
+    assert float(cross_entropy(logits, taught)) == pytest.approx(expected)
 
 
 def test_the_encoder_learns_and_the_decoder_stays(data, tmp_path):
