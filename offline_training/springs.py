@@ -104,7 +104,9 @@ def train_bundle(
     ``work``."""
     check_place(out)
     counts = (1, 2) if kind == "any" else (2,)
-    claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind], evidence=EVIDENCE)
+    plan = springs_plan(kind, counts)
+    further = {"evidence": plan.evidence, "noisy": plan.noisy}
+    claim(work, set=kind, samples=samples, scale=scale, seed=seed, steps=STEPS[kind], **further)
     modules = train_modules(kind, work, samples=samples, scale=scale, seed=seed, hidden_counts=counts)
     command = f"siha train springs_team --set {kind} --seed {seed}"
     return finish_bundle(kind, out, work, modules, command, seed=seed, losses=max(10, round(100 * scale)))

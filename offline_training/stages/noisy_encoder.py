@@ -78,7 +78,7 @@ def train_noisy_encoder(
 ) -> dict[str, float]:
     """Train the encoder of ``nri`` on, with half of the windows noisy; taught_by(states, mask) says the edges of a
     window from its states without noise. Arguments as in :func:`train_nri`; the encoder kept has the lowest
-    cross-entropy with what is taught on validation windows, half of them with noise of level ``CHECKED``."""
+    cross-entropy with what is taught on validation windows, without noise and with that of level ``CHECKED``."""
     device = device_of(nri)
     levels, noise = windows.draw(validation, len(validation), torch.Generator().manual_seed(seed))
     noisy = windows.of(validation, torch.full_like(levels, CHECKED), noise)
