@@ -82,8 +82,8 @@ def measure(
         for name, row in rows.items()
     }
     for name in [name for name in paces if name + NAMED in paces]:
-        nri, edges = paces[name], paces.pop(name + NAMED)
-        paces[name] = replace(nri, step=nri.step + plan.evidence * edges.step, check=nri.check + edges.check)
+        nri, edges, times = paces[name], paces.pop(name + NAMED), plan.for_nri(name).evidence
+        paces[name] = replace(nri, step=nri.step + times * edges.step, check=nri.check + edges.check)
     return {
         next(stage for stage in sorted(STAGES, reverse=True) if name.startswith(stage)): pace
         for name, pace in paces.items()

@@ -92,6 +92,7 @@ class TrainConfig:
     starts: int | None = None
     evidence: float = 0.0
     evidence_last: bool = False
+    evidence_visible: float | None = None
     rotate: bool = False
     warm: bool = False
     rounds: int | None = None
@@ -113,7 +114,7 @@ class TrainConfig:
         if self.mocap is None and min(self.training, self.validation) < 1:
             raise ValueError("training, validation: expected numbers of windows above 0")
         at_least(self, visible=2 if self.visible_only else 1, hidden=1, nri_batch=1, hsp_batch=1)
-        at_least(self, seed=0, evidence=0, starts=1, rounds=1, cached=1)
+        at_least(self, seed=0, evidence=0, evidence_visible=0, starts=1, rounds=1, cached=1)
         above_zero(self, "warmup_epochs", "refresh_epochs")
         nri, _ = self._networks(1)
         if self.starts and self.frames <= nri.teacher_forcing:
@@ -121,9 +122,10 @@ class TrainConfig:
                 f"frames: {self.frames}, expected more than the {nri.teacher_forcing} that each of the starts rolls out"
             )
         told = nri.edge_types == 2 and not nri.tied and nri.prior is None
-        if self.evidence and not (told and self.system != BODY and self.visible + self.hidden <= MOST_AGENTS):
+        evidence = self.evidence or self.evidence_visible
+        if evidence and not (told and self.system != BODY and self.visible + self.hidden <= MOST_AGENTS):
             raise ValueError(
-                f"evidence: {self.evidence:g}, expected 0 with more than {MOST_AGENTS} agents, other than 2 edge types,"
+                f"evidence: {evidence:g}, expected 0 with more than {MOST_AGENTS} agents, other than 2 edge types,"
                 f" nri.tied, nri.prior or system {BODY}"
             )
 
@@ -161,6 +163,7 @@ class TrainConfig:
             starts=self.starts,
             evidence=self.evidence,
             evidence_last=self.evidence_last,
+            evidence_visible=self.evidence_visible,
             rotate=self.rotate,
             warm=self.warm,
             ordered=self.system == BODY,

@@ -70,7 +70,8 @@ class TeamPlan:
     set of HSP-sg. warmup_epochs, refresh_epochs: of its structure cache, over that set. schedules: of the stages, but
     for their steps. starts: of roll-outs, as in :meth:`NRI.elbo_loss`. evidence: steps of the model that tells NRI the
     edges (:mod:`offline_training.stages.edge_evidence`), by those of NRI; 0, the paper: there is none. evidence_last:
-    it sees the last change of a state too. noisy: further steps, by those of NRI, in which its encoder meets noise
+    it sees the last change of a state too. evidence_visible: the same as evidence for nri_visible, None: as for the
+    other. noisy: further steps, by those of NRI, in which its encoder meets noise
     (:mod:`offline_training.stages.noisy_encoder`), taught by that model; of positions alone. rotate: samples are turned
     at random. warm: HSP-sg starts from the weights of HSP-sa. ordered: hidden agents have names, slots are not matched
     to them. rounds: of the refinement that validates HSP-sg; None: by a structure cache of the validation set, as the
@@ -92,12 +93,22 @@ class TeamPlan:
     starts: int | None = 1
     evidence: float = 0.0
     evidence_last: bool = False
+    evidence_visible: float | None = None
     noisy: float = 0.0
     rotate: bool = True
     warm: bool = True
     ordered: bool = False
     rounds: int | None = 3
     checks: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.noisy and not self.evidence:
+            raise ValueError(f"noisy {self.noisy}: expected evidence above 0, the model that teaches the encoder then")
+
+    def for_nri(self, stage: str) -> TeamPlan:
+        """The plan of nri or nri_visible, with evidence for that one alone."""
+        own = self.evidence_visible if stage == "nri_visible" else None
+        return replace(self, evidence=self.evidence if own is None else own, evidence_visible=None)
 
     def schedule(self, stage: str, scale: float) -> Schedule:
         """Of a stage, ``scale`` times as long as it is planned."""
@@ -148,6 +159,8 @@ def described(plan: TeamPlan) -> dict[str, Any]:
         del found["hsp"]["seen_frames"]
     if not plan.evidence:
         del found["evidence"], found["evidence_last"]
+    if plan.evidence_visible is None:
+        del found["evidence_visible"]
     if not plan.noisy:
         del found["noisy"]
     if plan.nri.out_layers == 1:
@@ -234,6 +247,7 @@ def fit_nri(
     seed: int,
 ) -> None:
     """The stage of ``plan.steps[name]``: NRI of the first ``agents``. scale: multiplies its schedule."""
+    plan = plan.for_nri(name)
     target = validation.states(slice(None), agents)[: plan.checks, :agents]
     edges = None if validation.edges is None else validation.edges[: plan.checks, :agents, :agents]
     visible, schedule = plan.visible_counts if agents == data.agents else (agents,), plan.schedule(name, scale)
@@ -258,8 +272,8 @@ def fit_nri(
         taught_by=taught_by,
         seed=seed,
     )
-    if plan.noisy and taught_by is not None:
-        assert isinstance(validation, TeamWindows)
+    if plan.noisy:
+        assert taught_by is not None and isinstance(validation, TeamWindows)
         usual = float(motion_noise(validation)["roughness"])
         steps = max(min(10, schedule.steps), round(plan.noisy * schedule.steps))
         train_noisy_encoder(

@@ -69,7 +69,7 @@ def reproduce_options(commands: Any) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="of the configs, such as evidence=1",
+        help="of the configs, such as evidence=0",
     )
     command.add_argument("--seed", type=seed, default=0)
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")

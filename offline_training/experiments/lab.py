@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from offline_training.budget import WINDOWS, measure
-from offline_training.config import load_config
+from offline_training.config import STAGES, load_config
 from offline_training.datasets.benchmarks import SYSTEMS, StateWindows, System
 from offline_training.experiments.store import Store, Trained
 from offline_training.stages.loop import read_note, write_atomically
@@ -106,8 +106,9 @@ def pairs_share(agents: int) -> float:
 
 
 # s a step with two threads of the machine of docs/results.md, of NRI for PACED_AGENTS, by encoder and whether a model
-# of single steps teaches it, whose steps count as NRI's; for a budget only. "mlp taught" goes by its ratio to the
-# other taught one on another machine.
+# of single steps teaches it, whose steps count as NRI's, TEACHING for each; for a budget only. "mlp taught" goes by its
+# ratio to the other taught one on another machine.
+TEACHING = 15.0
 SECONDS = {
     "mlp": {"nri": 0.139, "nri_visible": 0.139, "hsp_sa": 0.101, "hsp_sg": 0.171},
     "conv": {"nri": 0.46, "nri_visible": 0.46, "hsp_sa": 0.101, "hsp_sg": 0.171},
@@ -147,8 +148,9 @@ class Lab:
             say(f"timing a few steps of each stage ({kind}), for the budget")
             setting = replace(like, hidden=PACED_AGENTS - VISIBLE, samples=WINDOWS)
             data, checks = (windows(setting, split, WINDOWS, FRAMES, 0) for split in ("train", "validation"))
-            steps = measure(self.plan(setting), data, checks, self.store.device, False)
-            assumed = SECONDS[kind] | {"nri_visible": SECONDS[kind]["nri_visible"] * pairs_share(VISIBLE)}
+            steps = measure(plan_of(setting, self.settings), data, checks, self.store.device, False)
+            assumed = {stage: self.seconds(setting, stage) for stage in STAGES}
+            assumed["nri_visible"] *= pairs_share(VISIBLE)
             known[kind] = float(f"{sum(steps[stage].step for stage in assumed) / sum(assumed.values()):.3g}")
             note.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(note, lambda path: path.write_text(json.dumps(known) + "\n"))
@@ -157,11 +159,21 @@ class Lab:
 
     def plan(self, setting: Setting) -> TeamPlan:
         """How its models are trained."""
-        return plan_of(setting, self.settings)
+        return plan_of(setting, self.settings).for_nri("nri")
+
+    def plan_visible(self, setting: Setting) -> TeamPlan:
+        """The same of NRI on the visible agents alone."""
+        return plan_of(setting, self.settings).for_nri("nri_visible")
 
     def kind(self, setting: Setting) -> str:
         """Which of SECONDS its training goes by."""
         return setting.encoder + " taught" * bool(self.plan(setting).evidence)
+
+    def seconds(self, setting: Setting, stage: str) -> float:
+        """A step (s) by SECONDS, of NRI for PACED_AGENTS."""
+        plan = self.plan_visible(setting) if stage == "nri_visible" else self.plan(setting)
+        alone, taught = SECONDS[setting.encoder][stage], SECONDS[f"{setting.encoder} taught"][stage]
+        return alone + (taught - alone) * plan.evidence / TEACHING
 
     # data
 
@@ -186,11 +198,11 @@ class Lab:
 
     def needs(self, setting: Setting, *stages: str) -> dict[str, float]:
         """What the models of these stages cost (min, about), by a name that tells them from all others."""
-        plan, seconds, pace = self.plan(setting), SECONDS[self.kind(setting)], self.pace_of(setting)
+        plan, pace = self.plan(setting), self.pace_of(setting)
         found = {}
         for stage in stages:
             agents = setting.agents if stage == "nri" else VISIBLE
-            step = seconds[stage] * pace * (pairs_share(agents) if stage.startswith("nri") else 1)
+            step = self.seconds(setting, stage) * pace * (pairs_share(agents) if stage.startswith("nri") else 1)
             found[f"{stage} {setting}"] = plan.steps[stage] * setting.scale * step / 60
         return found
 
@@ -205,28 +217,29 @@ class Lab:
 
     def cell_key(self, setting: Setting) -> dict[str, Any]:
         """The same of figures: with how they are measured."""
-        return self.key(setting) | {"test": self.test, "rounds": ROUNDS}
+        visible = plan_of(setting, self.settings).evidence_visible
+        own = {} if visible is None else {"evidence_visible": visible}
+        return self.key(setting) | own | {"test": self.test, "rounds": ROUNDS}
 
     # models
 
     def nri(self, setting: Setting) -> Trained[NRI]:
         """NRI on all agents that are modelled."""
-        return self._nri("nri", setting, setting.agents)
+        return self._nri("nri", setting, setting.agents, self.plan(setting))
 
     def nri_visible(self, setting: Setting) -> Trained[NRI]:
         """NRI on the visible agents alone, the paper's reference."""
-        return self._nri("nri_visible", setting, VISIBLE)
+        return self._nri("nri_visible", setting, VISIBLE, self.plan_visible(setting))
 
-    def _nri(self, kind: str, setting: Setting, agents: int) -> Trained[NRI]:
-        plan = self.plan(setting)
-
+    def _nri(self, kind: str, setting: Setting, agents: int, plan: TeamPlan) -> Trained[NRI]:
         def train(network: NRI, folder: Path) -> None:
             data, validation = self.data(setting), self.validation(setting)
             fit_nri(
                 kind, plan, network, data, validation, folder, agents=agents, scale=setting.scale, seed=setting.seed
             )
 
-        return self.store.model(kind, self.key(setting), seeded(setting.seed, lambda: NRI(plan.nri)), train)
+        options = {"setting": asdict(setting), "plan": described(plan)}
+        return self.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), train)
 
     def hsp_sa(
         self,

@@ -321,9 +321,23 @@ def test_a_taught_loss_by_hand():
 # Options
 
 
+def test_the_visible_only_nri_is_taught_by_itself():
+    """On Springs it is the one that it was without the option, and NRI of all agents does not depend on it."""
+    alone, taught = (load_config("springs", options).plan(1000, 6, 1, 100) for options in ([], ["evidence"]))
+    assert described(taught.for_nri("nri_visible")) == described(alone)
+    own = taught.for_nri("nri")
+    assert own.evidence == 1 and own == replace(taught, evidence_visible=2.0).for_nri("nri")
+    both = load_config("kuramoto").plan(1000, 6, 1, 100)
+    assert both.for_nri("nri_visible") == both.for_nri("nri") == both
+    with pytest.raises(ValueError, match="evidence_visible: -1.0, expected 0 or more"):
+        load_config("springs", settings=["evidence_visible=-1.0"])
+    with pytest.raises(ValueError, match="evidence: 1, expected 0 with more than 12 agents"):
+        load_config("springs", settings=["evidence=0.0", "evidence_visible=1.0", "visible=12"])
+
+
 def test_models_of_the_papers_way_keep_their_names():
-    plan = load_config("springs").plan(1000, 6, 1, 100)
-    assert "evidence" not in described(plan)
+    plan = load_config("springs", []).plan(1000, 6, 1, 100)
+    assert not {"evidence", "evidence_last", "evidence_visible"} & set(described(plan))
     assert described(replace(plan, evidence=2.0))["evidence"] == 2.0
     assert load_config("kuramoto", options=[]).evidence == 0.0
     assert load_config("kuramoto").evidence_last and not load_config("charged").evidence_last

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from offline_training.datasets.simulated import springs_windows
+from offline_training.springs import springs_plan
 from offline_training.stages.logs import plot_curves, stage_rows
 from offline_training.stages.loop import Schedule
 from offline_training.stages.noisy_encoder import DEVIATIONS, NoisyWindows, train_noisy_encoder
@@ -102,3 +105,10 @@ def test_the_encoder_learns_and_the_decoder_stays(data, tmp_path):
     assert metrics["missed_both"] == metrics["missed"] + metrics["missed_noisy"] < 2 * 0.9 * at_random
     assert metrics["accuracy"] > 65
     assert metrics["accuracy_noisy"] > 55
+
+
+def test_noise_is_met_beside_the_model_that_teaches_alone():
+    plan = springs_plan("any", (1,))
+    with pytest.raises(ValueError, match="noisy 0.25: expected evidence above 0"):
+        replace(plan, evidence=0.0)
+    assert replace(plan, evidence=0.0, noisy=0.0).nri == plan.nri

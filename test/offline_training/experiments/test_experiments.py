@@ -15,7 +15,7 @@ import torch
 
 from offline_training.config import load_config
 from offline_training.experiments import explained, queue, shared, table1, table2
-from offline_training.experiments.lab import FRAMES, ROUNDS, UNGUIDED, VISIBLE
+from offline_training.experiments.lab import FRAMES, ROUNDS, SECONDS, UNGUIDED, VISIBLE
 from offline_training.experiments.queue import EXPERIMENTS, work
 from offline_training.experiments.store import digest
 from siha_ros.model.hidden_state import PAPER_ALPHAS, reconstruction_error
@@ -160,6 +160,16 @@ def test_options_that_came_later_leave_the_names_of_models_alone(tiny_lab, tiny_
     partly = tiny_lab.hsp_sa_partly(setting)
     options = json.loads((tiny_lab.store.folder / "models" / partly.key / "options.json").read_text())
     assert options["from"] == tiny_lab.hsp_sa(setting).key and partly.network.config.seen_frames
+
+
+def test_on_springs_a_model_of_single_steps_teaches_the_nri_of_all_agents_alone(own_lab, tiny_options):
+    setting = tiny_options.setting("springs", 1)
+    own_lab.nri_visible(setting)
+    assert sorted(log.name for log in own_lab.store.folder.glob("models/*/*.jsonl")) == ["nri_visible.jsonl"]
+    own_lab.nri(setting)
+    logs = sorted(log.name for log in own_lab.store.folder.glob("models/*/*.jsonl"))
+    assert logs == ["nri.jsonl", "nri_edges.jsonl", "nri_visible.jsonl"]
+    assert own_lab.seconds(setting, "nri") > own_lab.seconds(setting, "nri_visible") == SECONDS["mlp"]["nri_visible"]
 
 
 def test_strengths_of_the_attention(own_lab, tiny_options):

@@ -65,24 +65,23 @@ def test_settings_of_the_configs_reach_the_plans(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(
         "offline_training.experiments.queue.work", lambda names, lab, options: labs.append(lab) or ({}, [])
     )
-    assert main([*arguments, "--set", "evidence=1", "--set", "nri_batch=64"]) == 0
-    for lab, taken in ((labs[0], (1.0, 64)), (Lab(tmp_path), (0.0, 128))):
+    assert main([*arguments, "--set", "evidence=0", "--set", "nri_batch=64"]) == 0
+    for lab, taken in ((labs[0], (0.0, 64)), (Lab(tmp_path), (1.0, 128))):
         plan = lab.plan(Options().setting("springs", 1))
         assert (plan.evidence, plan.nri_batch) == taken
 
 
 def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
     """Steps that take half as long as assumed: the schedule is twice as long, in later sessions too."""
-    measured = []
+    measured, options = [], Options(systems=("springs",), hidden=(2,))
 
     def measure(plan, data, checks, device, compiled):
-        seconds = SECONDS["mlp"]
         measured.append(len(data))
-        steps = seconds | {"nri_visible": seconds["nri_visible"] * 20 / 42}  # pairs of 5 agents, of 7
+        steps = SECONDS["mlp"] | {"nri": Lab(tmp_path).seconds(options.setting("springs", 2), "nri")}
+        steps["nri_visible"] *= 20 / 42  # pairs of 5 agents, of 7
         return {stage: Pace(0.5 * step, 0.0) for stage, step in steps.items()}
 
     monkeypatch.setattr(lab_module, "measure", measure)
-    options = Options(systems=("springs",), hidden=(2,))
     budget = queue.MEASURING + 10.0
     assumed = queue.scaled(["table1"], Lab(tmp_path), options, budget).scale
     for _ in range(2):
@@ -90,7 +89,7 @@ def test_a_budget_goes_by_the_pace_of_the_machine(tmp_path, monkeypatch):
         queue.all_cells(["table1"], lab, options)
         lab.measure_pace()
         assert queue.scaled(["table1"], lab, options, budget).scale == pytest.approx(2 * assumed, rel=0.06)
-        assert lab.measured and lab.pace == dict.fromkeys(SECONDS, 1.0) | {"mlp": 0.5}
+        assert lab.measured and lab.pace == dict.fromkeys(SECONDS, 1.0) | {"mlp taught": 0.5}
     assert measured == [1024]
     (note,) = tmp_path.glob("pace_cpu_*.json")
     for damaged in ('{"mlp": 0.0}', '{"mlp": "fast"}', "[]"):
