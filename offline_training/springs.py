@@ -33,7 +33,7 @@ from offline_training.team import (
     validation_metrics,
     window_errors,
 )
-from siha_ros.estimator import NOISY, Estimator, load_estimator
+from siha_ros.estimator import NOISE_AGE, NOISY, Estimator, load_estimator
 from siha_ros.model.bundle import BundleConfig, ErrorTable, Ranges, Training, check_place
 from siha_ros.model.hidden_state import HSPConfig
 from siha_ros.model.nri import NRIConfig
@@ -43,7 +43,7 @@ from siha_ros.replay.losses import (
     error_tables,
     forecast_tables,
     never_seen_tables,
-    noise_table,
+    noise_tables,
     run_losses,
     with_noise,
 )
@@ -59,7 +59,7 @@ EVIDENCE = 1.0  # steps of the model that tells NRI the edges, by those of NRI
 NOISY_STEPS = 0.25  # steps in which its encoder meets noise, likewise
 RATE = 2.5  # estimates a second, in runs
 NOISES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)  # m
-NOISY_SHARE = 0.2  # runs for each of them, and as many of two lost robots, for each run in which some are lost
+NOISY_SHARE = 0.4  # runs for each of them, and as many of two lost robots, for each run in which some are lost
 NEVER_SEEN = 1.5  # runs in which two agents are never seen, for each run in which some are lost
 CACHED = 256_000  # windows of the fixed set of HSP-sg; of fewer it knows so much that their graphs come out too good
 
@@ -162,20 +162,20 @@ def live_tables(estimator: Estimator, count: int, seed: int) -> dict[str, ErrorT
     noisy = max(4, round(NOISY_SHARE * count))
     # One table for both would state too little of two. One lost robot has that for both all the same: its own stated
     # too little of other runs than it was made from (docs/results.md).
-    tables[NOISY] = noise_errors(estimator, lambda: _losses(noisy, seed), seed)
-    tables[f"{NOISY}_2"] = noise_errors(estimator, lambda: _losses_of(noisy, 2, seed), seed)
+    for end, runs in (("", lambda: _losses(noisy, seed)), ("_2", lambda: _losses_of(noisy, 2, seed))):
+        tables[NOISY + end], tables[NOISE_AGE + end] = noise_errors(estimator, runs, seed)
     return tables
 
 
-def noise_errors(estimator: Estimator, losses: Callable[[], Iterator[Run]], seed: int) -> ErrorTable:
-    """What each of NOISES does to states, from validation runs."""
+def noise_errors(estimator: Estimator, losses: Callable[[], Iterator[Run]], seed: int) -> tuple[ErrorTable, ErrorTable]:
+    """What each of NOISES does to states, from validation runs, and what time does to that."""
     noisy = {}
     for deviation in NOISES:
         runs = with_noise(losses(), deviation, seed)
         noisy[deviation] = run_losses(
             estimator.bundle.config, {"siha": estimator}, runs, rate=1.0, seed=seed, progress=True
         )
-    return noise_table(noisy)
+    return noise_tables(noisy)
 
 
 def _losses(count: int, seed: int) -> Iterator[Run]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from siha_ros.estimator import NOISY
+from siha_ros.estimator import NOISE_AGE, NOISY
 from siha_ros.model.bundle import RECORDED, BundleConfig, load_bundle
 from siha_ros.model.mix import mixes_of, shares
 
@@ -122,7 +122,9 @@ def _errors(config: BundleConfig) -> list[str]:
     rows = []
     for name, table in config.errors.items():
         entries = zip(table.seconds, table.half_width, table.radius, strict=True)
-        if name.startswith(NOISY):  # by the size of noise, in units of the deviation that is predicted
+        if name.startswith(NOISE_AGE):  # in units of what the tables by the size of noise say
+            cells = [f"{seconds:g} s: {width:.2g}, {radius:.2g} times" for seconds, width, radius in entries]
+        elif name.startswith(NOISY):  # by the size of noise, in units of the deviation that is predicted
             cells = [f"{1e3 * noise:g} mm: {width:.2g}, {radius:.2g} times" for noise, width, radius in entries]
         else:
             cells = [f"{seconds:g} s: {100 * width:.1f}, {100 * radius:.1f}" for seconds, width, radius in entries]

@@ -56,6 +56,7 @@ FORECAST, FORECAST_LOST = "forecast", "forecast_lost"  # error tables by seconds
 # _1, _2 at the end where that many are lost, _hsp or _solved where some were never seen
 NOISY = "noise"  # error table by the deviation of noise (m) in place of seconds, in units of the predicted deviation;
 # it too by the number of agents lost
+NOISE_AGE = "noise_age"  # what of that is had by the time since the loss (s), as a factor; by the number lost likewise
 RADIUS = {1: 1.96, 2: 2.45, 3: 2.80}  # of 95 % in so many dimensions, in deviations
 STEP_CAUTION = 200.0  # the decoder's errors hang together for long: beside the sum of all it is so much less sure
 NOISE_CAUTION = 4.0  # times the variance that smoothing says it leaves: its errors hang together as well
@@ -916,9 +917,11 @@ class TeamEstimator:
             else:
                 width[rows], radius[rows] = errors[table].at(since[rows], spread=spread)
         if noise is not None and estimate.spread is not None:  # which no table knows
-            times, most = 1.0, self.radius
+            times, most = np.ones_like(since), np.full_like(since, self.radius)
             if (noisy := by_number(errors, NOISY, lost)) is not None:
-                times, most = (float(part[0]) for part in noisy.at(np.sqrt([noise.variance]), growing=1.0))
+                times, most = (part[0] * times for part in noisy.at(np.sqrt([noise.variance]), growing=1.0))
+            if (age := by_number(errors, NOISE_AGE, lost)) is not None:
+                times, most = (part * own for part, own in zip((times, most), age.at(since), strict=True))
             width, radius = np.fmax(width, times * estimate.spread), np.fmax(radius, most * estimate.spread)
         width, radius = np.maximum(width, least), np.maximum(radius, self.radius * least)
         if motion is not None:

@@ -13,6 +13,7 @@ from springs_by_hand import DT, SPRING, harmonic, small_bundle_parts
 from siha_ros import estimator as estimator_module
 from siha_ros.baselines import ConstantVelocity
 from siha_ros.estimator import (
+    NOISE_AGE,
     NOISY,
     OWN_FRAME_DEVIATION,
     TeamEstimator,
@@ -525,6 +526,8 @@ def test_what_noise_does_to_deviations_is_told_by_the_number_lost(shipped, lost)
     one, two = ErrorTable([0.005], [500.0], [1000.0]), ErrorTable([0.005], [1000.0], [2000.0])  # beyond other tables
     assert radii({f"{NOISY}_1": one, f"{NOISY}_2": two}) == pytest.approx(1000.0 * len(lost), rel=0.05)
     assert radii({NOISY: one}) == pytest.approx(1000.0, rel=0.05)  # of bundles that have one for all
+    age = ErrorTable([1.0, 3.0], [1.0, 1.0], [1.0, 2.0])  # the loss is 2 s ago
+    assert radii({NOISY: one, NOISE_AGE: age}) == pytest.approx(1500.0, rel=0.05)
 
 
 def test_without_noise_nothing_is_smoothed(shipped):

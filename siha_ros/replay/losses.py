@@ -30,6 +30,8 @@ from siha_ros.window.types import Estimate, Window, WindowEstimator
 LEAD_IN = 3.0  # s of estimates before a loss: what a node that has been running knows
 UNSEEN_SECONDS = 12.0  # of a run whose lost agents were never seen
 LEAST_ERRORS = 30  # that a quantile is taken of
+SURE, DRAWS = 0.84, 400
+NOISE_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 12.0)
 TABLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0)
 
 
@@ -399,25 +401,53 @@ def error_tables(losses: Losses, places: Sequence[float] = TABLE_SECONDS) -> dic
     return tables | forecast_tables(losses.forecasts, known)
 
 
-def noise_table(noisy: Mapping[float, Losses]) -> ErrorTable:
+def noise_tables(noisy: Mapping[float, Losses]) -> tuple[ErrorTable, ErrorTable]:
     """Errors of siha in units of the spread that it predicted, by the deviation (m) of the noise that positions were
-    seen with, in place of seconds. Neither column falls with it. Raises ValueError where there are too few."""
-    rows = []
+    seen with, in place of seconds; and what of that is had by the time since the loss (s), times 1 in the mean of all:
+    a spread knows little of errors that hang together, and those add up. The former is what holds so many with a chance
+    of SURE, by bootstrap over losses: few losses decide it. No column falls. Raises ValueError where there are too
+    few."""
+    rows, since, width, radius = [], [], [], []
     for deviation, losses in sorted(noisy.items()):
         trace = losses.traces["siha"]
         ratio = np.array(trace.error) / np.array(trace.spread)[:, None]
-        ratio = ratio[np.isfinite(ratio).all(1)]
-        if len(ratio) >= LEAST_ERRORS:
-            width, radius = np.quantile(np.abs(ratio), 0.6827), np.quantile(np.linalg.norm(ratio, axis=-1), 0.95)
-            rows.append((deviation, width, radius))
+        finite = np.isfinite(ratio).all(1)
+        if finite.sum() < LEAST_ERRORS:
+            continue
+        apart, whole = np.abs(ratio[finite]), np.linalg.norm(ratio[finite], axis=-1)
+        rows.append((deviation, *_surely_stated(apart, whole, np.array(trace.loss)[finite])))
+        since.append(np.array(trace.since)[finite])
+        at_all_times = _stated(apart, whole)
+        width.append(apart / at_all_times[0])
+        radius.append(whole / at_all_times[1])
     if not rows:
-        raise ValueError(f"noise_table: no noise has {LEAST_ERRORS} errors, run more losses")
-    deviations, width, radius = np.array(rows).T
-    return ErrorTable(
-        deviations.tolist(),
-        np.maximum.accumulate(width).round(3).tolist(),
-        np.maximum.accumulate(radius).round(3).tolist(),
-    )
+        raise ValueError(f"noise_tables: no noise has {LEAST_ERRORS} errors, run more losses")
+    seconds, apart, whole = (np.concatenate(part) for part in (since, width, radius))
+    place = np.abs(np.log(np.maximum(seconds, 1e-3)[:, None] / NOISE_SECONDS)).argmin(1)
+    groups = [(at, place == number) for number, at in enumerate(NOISE_SECONDS)]
+    later = [(at, *_stated(apart[own], whole[own])) for at, own in groups if own.sum() >= LEAST_ERRORS]
+    return _never_falling(rows), _never_falling(later or [(NOISE_SECONDS[0], 1.0, 1.0)])
+
+
+def _stated(apart: NDArray[np.float64], whole: NDArray[np.float64]) -> tuple[float, float]:
+    """What holds 68 % of errors per axis, and 95 % of whole ones."""
+    return float(np.quantile(apart, 0.6827)), float(np.quantile(whole, 0.95))
+
+
+def _surely_stated(
+    apart: NDArray[np.float64], whole: NDArray[np.float64], losses: NDArray[np.intp]
+) -> tuple[float, float]:
+    """The same, or more where other losses might well ask for it."""
+    random = np.random.default_rng(0)
+    own = [np.flatnonzero(losses == loss) for loss in np.unique(losses)]
+    draws = (np.concatenate([own[one] for one in random.integers(len(own), size=len(own))]) for _ in range(DRAWS))
+    width, radius = np.quantile([_stated(apart[rows], whole[rows]) for rows in draws], SURE, axis=0)
+    return float(width), float(radius)
+
+
+def _never_falling(rows: Sequence[tuple[float, float, float]]) -> ErrorTable:
+    places, *columns = np.array(rows).T
+    return ErrorTable(places.tolist(), *(np.maximum.accumulate(column).round(3).tolist() for column in columns))
 
 
 def forecast_tables(forecasts: Forecasts, known: NDArray[np.float64]) -> dict[str, ErrorTable]:

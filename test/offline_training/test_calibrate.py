@@ -30,7 +30,8 @@ def test_deviations_of_a_team_are_measured_anew_and_nothing_else_changes(tmp_pat
     changed = {name for name in before.errors | after.errors if before.errors.get(name) != after.errors.get(name)}
     kinds = {"forecast", "forecast_lost"}
     unseen = {f"{kind}_{answer}" for kind in kinds for answer in ("hsp", "solved")}
-    measured = {"siha", "noise", "noise_2"} | {f"{kind}{end}" for kind in kinds for end in ("", "_1", "_2")}
+    measured = {"siha", "noise", "noise_2", "noise_age", "noise_age_2"}
+    measured |= {f"{kind}{end}" for kind in kinds for end in ("", "_1", "_2")}
     assert changed == measured | unseen and not unseen & set(after.errors)  # nobody was never seen: none are left
     assert after.errors["forecast_2"].radius[-1] > 10 * after.errors["forecast_2"].radius[0]
     assert after.metrics["deviations"]["command"] == "siha calibrate springs_team --losses 2 --seed 9"

@@ -19,6 +19,7 @@ from siha_ros.replay.losses import (
     estimate_frames,
     live_window,
     never_seen_tables,
+    noise_tables,
     report,
     run_losses,
     with_noise,
@@ -140,6 +141,42 @@ def test_noise_is_seen_and_errors_are_those_of_the_truth(config):
     trace = losses.traces["hold"]
     off = np.array(trace.error) - np.stack([trace.since, np.zeros(len(trace.since))], 1)
     assert np.ptp(off, axis=0).max() < 1e-9 < np.abs(off).min()  # the one error of where it was last seen
+
+
+def test_what_noise_does_is_told_by_its_size_and_by_time():
+    """Normal errors of 2 and 4 times the spread, half of that at 1 s and one and a half times at 8."""
+    random, n = np.random.default_rng(0), 20_000
+    seconds = np.repeat([1.0, 8.0], n)
+    times = np.where(seconds < 4, 0.5, 1.5)
+    noisy = {}
+    for deviation, own in ((0.01, 4.0), (0.001, 2.0)):
+        errors = 0.1 * own * times[:, None] * random.normal(size=(2 * n, 2))
+        loss = list(range(n)) * 2
+        trace = SimpleNamespace(loss=loss, since=list(seconds), error=list(errors), spread=[0.1] * n * 2)
+        trace.spread[0] = np.nan  # where nothing was predicted
+        noisy[deviation] = SimpleNamespace(traces={"siha": trace})
+    by_size, by_time = noise_tables(noisy)
+    assert by_size.seconds == [0.001, 0.01] and by_time.seconds == [1.0, 8.0]
+    assert by_size.radius[1] == pytest.approx(2 * by_size.radius[0], rel=0.05)
+    for deviation, own in ((0.001, 2.0), (0.01, 4.0)):
+        for second, part in ((1.0, 0.5), (8.0, 1.5)):
+            size, time = by_size.at(np.array([deviation])), by_time.at(np.array([second]))
+            found = [float((of_size * of_time)[0]) for of_size, of_time in zip(size, time, strict=True)]
+            assert found == pytest.approx([own * part, 2.45 * own * part], rel=0.03)
+
+
+def test_what_few_losses_tell_of_noise_is_stated_with_caution():
+    """One loss of 30 is off by 3 m throughout, the others by 1 m: another 30 may well have two of them, over 5 %."""
+    errors = np.repeat([1.0] * 29 + [3.0], 17)
+
+    def radius(losses):
+        trace = SimpleNamespace(
+            loss=losses, since=[1.0] * errors.size, error=[[size, 0.0] for size in errors], spread=[1.0] * errors.size
+        )
+        return noise_tables({0.01: SimpleNamespace(traces={"siha": trace})})[0].radius[0]
+
+    assert radius(list(np.repeat(np.arange(30), 17))) == 3.0
+    assert radius(list(range(errors.size))) == 1.0  # as many losses as errors, of which 3 % are known to be off
 
 
 def test_an_error_table_by_hand():
