@@ -944,7 +944,7 @@ class TeamEstimator:
         if memory is not None:
             memory.foretold = kept(memory.foretold, estimate, np.broadcast_to(later[0], (len(seen), len(ahead))), seen)
         known = np.maximum(known, np.array(own)[:, None])
-        forecast = lost_ahead(ahead_table(errors, FORECAST_LOST, tables, lost), ahead, known, later)
+        forecast = lost_ahead(ahead_table(errors, FORECAST_LOST, tables, lost), ahead, known, later, noise is not None)
         if together > 1:  # a table knows nothing of that
             forecast = np.maximum(self._grown(forecast, together), np.stack([width[:, -1:], radius[:, -1:]]))
         alone = np.where(seen & np.isfinite(alone), _missing(alone, alone, MISSED_ALONE), 1.0)
@@ -1004,14 +1004,18 @@ def _largest(tables: list[ErrorTable], seconds: Array) -> Array:
     return result
 
 
-def lost_ahead(table: ErrorTable | None, ahead: Array, known: Array, later: Array) -> Array:
+def lost_ahead(table: ErrorTable | None, ahead: Array, known: Array, later: Array, noisy: bool = False) -> Array:
     """Half-widths of 68 % per axis and radii of 95 % ``[2, A, H]`` (m) of forecasts of lost agents.
 
     What is not known of them now, ``known [2, A]``, and what of a forecast of a seen agent, ``later [2, A or 1, H]``,
-    add up as if they were independent, until a table of measured errors by ``ahead [H]`` (s) corrects that.
+    add up as if they were independent, until a table of measured errors by ``ahead [H]`` (s) corrects that. noisy: it
+    was measured without noise, which makes states many times worse than any that it knows, so it states no less.
     """
     both: Array = np.hypot(known[..., None], later)
-    return both if table is None else np.stack(table.at(np.broadcast_to(ahead, both[0].shape), spread=both[0]))
+    if table is None:
+        return both
+    measured = np.stack(table.at(np.broadcast_to(ahead, both[0].shape), spread=both[0]))
+    return np.maximum(measured, both) if noisy else measured
 
 
 def _check(bundle: Bundle, counts: list[int]) -> None:

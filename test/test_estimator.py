@@ -521,6 +521,7 @@ def test_what_noise_does_to_deviations_is_told_by_the_number_lost(shipped, lost)
         config = replace(bundle.config, errors=known | tables)
         made = Case(TeamEstimator(replace(bundle, config=config), torch.device("cpu")), shipped.spring, shipped.exact)
         estimate = made.estimator.estimate(window)
+        assert (estimate.forecast.position_95[lost] >= estimate.position_95[lost, -1:]).all()
         return estimate.position_95[lost, -1] / estimate.spread[lost, -1]
 
     one, two = ErrorTable([0.005], [500.0], [1000.0]), ErrorTable([0.005], [1000.0], [2000.0])  # beyond other tables
