@@ -91,7 +91,8 @@ def test_options_that_do_not_go_with_the_bundle(capsys, bundle, tmp_path):
 def test_bundle_info_tells_errors_by_time_and_by_noise(capsys):
     assert main(["bundle", "info", "springs_team"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
-    assert "15 s: " in rows["siha"] and "20 mm: 0.89, 3.4 times" in rows["noise"]
+    assert "15 s: " in rows["siha"] and "20 mm: 0.99, 3.7 times" in rows["noise"]
+    assert "12 s: 1.2, 1.1 times" in rows["noise_age_2"]
 
 
 def test_bundle_info_tells_what_it_holds(capsys, bundle):
