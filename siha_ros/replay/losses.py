@@ -30,8 +30,8 @@ from siha_ros.window.types import Estimate, Window, WindowEstimator
 LEAD_IN = 3.0  # s of estimates before a loss: what a node that has been running knows
 UNSEEN_SECONDS = 12.0  # of a run whose lost agents were never seen
 LEAST_ERRORS = 30  # that a quantile is taken of
-SURE, DRAWS = 0.84, 400
-NOISE_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 12.0)
+SURE, DRAWS = 0.84, 400  # of what is stated under noise: one deviation on the safe side; draws of the bootstrap
+NOISE_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 12.0)  # since the loss, of what time does to that
 TABLE_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0)
 
 
