@@ -40,10 +40,10 @@ def test_without_pypots_one_line_says_so(monkeypatch, own_lab, tiny_options, cap
     assert capsys.readouterr().out.count(MISSING) == 1 and "\n" not in MISSING
     assert set(plain_methods(0.1)) < set(result["methods"]) and "saits" not in result["methods"]
     live = result["methods"].pop("siha")
-    assert set(live) == {"early", "lost", "gap"} and live["lost"]["samples_seen"] == 240
+    assert set(live) == {"early", "lost", "gap"} and live["lost"]["samples_seen"] == 400
     seen = {name: sets["never"]["samples_seen"] for name, sets in result["methods"].items()}
     assert (seen["last_value"], seen["ridge"], seen["pca"]) == (0, 60, 60)
-    assert (seen["hsp_sa"], seen["hsp_sa_partly"], seen["siha_paper"]) == (80, 160, 240)  # ten steps of 8 a network
+    assert (seen["hsp_sa"], seen["hsp_sa_partly"], seen["siha_paper"]) == (80, 160, 400)  # ten steps of 8, or 16
     result["methods"]["siha"] = live
     text = baselines.write([result], own_lab.store.folder / "baselines")
     assert "| SIHA, live | - |" in text
