@@ -211,9 +211,10 @@ class Lab:
         (minutes,) = self.needs(setting, "hsp_sg").values()
         return {f"hsp_sg {tuple(alphas)} {setting}": minutes}
 
-    def key(self, setting: Setting) -> dict[str, Any]:
-        """All that decides its models, and so what is measured of them: it tells them from others in the store."""
-        return {"setting": asdict(setting), "plan": described(self.plan(setting))}
+    def key(self, setting: Setting, plan: TeamPlan | None = None) -> dict[str, Any]:
+        """All that decides its models, and so what is measured of them: it tells them from others in the store. plan:
+        another one than the setting's."""
+        return {"setting": asdict(setting), "plan": described(plan or self.plan(setting))}
 
     def cell_key(self, setting: Setting) -> dict[str, Any]:
         """The same of figures: with how they are measured."""
@@ -238,8 +239,7 @@ class Lab:
                 kind, plan, network, data, validation, folder, agents=agents, scale=setting.scale, seed=setting.seed
             )
 
-        options = {"setting": asdict(setting), "plan": described(plan)}
-        return self.store.model(kind, options, seeded(setting.seed, lambda: NRI(plan.nri)), train)
+        return self.store.model(kind, self.key(setting, plan), seeded(setting.seed, lambda: NRI(plan.nri)), train)
 
     def hsp_sa(
         self,
@@ -255,7 +255,7 @@ class Lab:
             data, validation, own = self.data(setting), self.validation(setting), {setting.hidden: network}
             fit_hsp_sa("hsp_sa", plan, own, data, validation, folder, scale=setting.scale, seed=setting.seed)
 
-        options = {"setting": asdict(setting), "plan": described(plan), "encoder": encoder}
+        options = self.key(setting, plan) | {"encoder": encoder}
         maker = make or HiddenStatePredictor
         return self.store.model("hsp_sa", options, seeded(setting.seed + 1, lambda: maker(plan.hsp)), train)
 

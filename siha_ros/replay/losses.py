@@ -345,8 +345,7 @@ def error_table(
             chosen = apart <= np.sort(apart)[:LEAST_ERRORS][-1]
             if chosen.sum() < LEAST_ERRORS or apart[chosen].max() > np.log(2):
                 continue
-        width = float(np.quantile(np.abs(errors[chosen]), 0.6827))
-        rows.append((place, width, float(np.quantile(np.linalg.norm(errors[chosen], axis=-1), 0.95))))
+        rows.append((place, *_stated(np.abs(errors[chosen]), np.linalg.norm(errors[chosen], axis=-1))))
     if not rows:
         raise ValueError(f"error_table: no time has {LEAST_ERRORS} errors, run more losses")
     table = np.array(rows)
